@@ -1,0 +1,1 @@
+"""Faces: people and programs reach the memory here. No decisions."""

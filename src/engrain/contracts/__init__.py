@@ -1,0 +1,1 @@
+"""Nouns, protocols, limits and errors. Imports nothing of ours."""

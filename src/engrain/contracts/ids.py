@@ -1,0 +1,41 @@
+"""Identifiers, as distinct types. UUIDs at the edge, small integers inside.
+
+`ScopeKey`, `SessionKey` are storage keys and never leave the storage layer; cursors seal them.
+"""
+
+from __future__ import annotations
+
+from typing import NewType, Protocol
+from uuid import UUID
+
+import msgspec
+
+SessionId = NewType("SessionId", UUID)
+EpisodeId = NewType("EpisodeId", UUID)
+OperationId = NewType("OperationId", UUID)
+BatchId = NewType("BatchId", UUID)
+
+
+class ScopeKey(msgspec.Struct, frozen=True):
+    """Anchor and key of a scope: a random 63-bit number."""
+
+    scope: int
+
+
+class SessionKey(msgspec.Struct, frozen=True):
+    """Anchor and key of a session inside its scope; `session` is below 2**31."""
+
+    scope: int
+    session: int
+
+
+class Ids(Protocol):
+    """Where fresh ids and secrets come from."""
+
+    def uuid7(self) -> UUID: ...
+
+    def random_bytes(self, count: int) -> bytes: ...
+
+    def scope_key(self) -> int:
+        """A random number in 1 .. 2**63 - 1."""
+        ...

@@ -1,0 +1,1 @@
+"""Pure parsers of other people's conversation files into contract values."""

@@ -1,0 +1,1 @@
+"""Optional model-side parts (token counters now; embedders and models later), imported lazily."""

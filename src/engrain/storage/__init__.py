@@ -1,0 +1,1 @@
+"""Keeps rows. One set of stores, two engines."""

@@ -1,0 +1,1 @@
+"""The PostgreSQL engine: psycopg pool, named SQL, migrations."""

@@ -1,0 +1,1 @@
+"""The SQLite engine: APSW connection, file safety, named SQL, migrations."""

@@ -1,0 +1,1 @@
+"""What the machine gives: clock, ids, locks, files, workspace identity."""

@@ -1,0 +1,1 @@
+"""One behaviour suite a noun, parametrised over engines."""
