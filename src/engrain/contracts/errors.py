@@ -216,8 +216,9 @@ class Uncertain(EngrainError):
     retryable = True
 
     def __init__(self, message: str, operation_id: UUID | None = None) -> None:
-        known = {"operation_id": str(operation_id)} if operation_id else {}
-        super().__init__(message, **known)
+        super().__init__(message)
+        if operation_id is not None:
+            self._facts["operation_id"] = str(operation_id)
         self.operation_id = operation_id
 
 

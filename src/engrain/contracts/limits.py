@@ -1,4 +1,4 @@
-"""Every bound in one place. Sizes are bytes, times are microseconds unless the name says otherwise."""
+"""Every bound in one place: sizes in bytes, times in microseconds unless the name says so."""
 
 from typing import Final
 

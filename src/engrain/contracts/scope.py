@@ -16,7 +16,7 @@ _ORIGIN = re.compile(r"host|user|model|tool:[^\s]{1,128}|import:[a-z0-9_]{1,32}"
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """One tenant: an organisation and a user in it. Empty, blank and wildcard values are refused."""
+    """One tenant: an organisation and a user in it; no blank and no wildcard value."""
 
     org: str
     user: str

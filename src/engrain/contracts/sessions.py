@@ -72,7 +72,7 @@ class SessionLease:
     def _refuse(self, *_: object) -> NoReturn:
         raise TypeError("a lease is one writer's authority; it cannot be copied or pickled")
 
-    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse  # type: ignore[assignment]
+    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse
 
 
 class AppendReceipt(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +88,7 @@ class AppendReceipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
-    """What `verify` found: the chain holds over `event_count` events, `erased` of them forgotten."""
+    """The chain holds over `event_count` events, `erased` of them forgotten."""
 
     session_id: SessionId
     event_count: int
