@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
+
+from engrain.contracts.ids import SessionId
+from engrain.contracts.leases import SessionLease
+from engrain.contracts.scope import Scope
 
 
 class ToolAuthority(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,3 +25,16 @@ class SessionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     configuration: dict[str, Any]
     tools: tuple[ToolAuthority, ...] = ()
+
+
+class SnapshotStore(Protocol):
+    """Keeps the one snapshot of each session, outside the compactable transcript."""
+
+    def bind(self, lease: SessionLease, snapshot: SessionSnapshot) -> None:
+        """Writes it for an empty session, else demands the identical one.
+
+        Raises `SnapshotMismatch` when it differs, or when there is history but no snapshot.
+        """
+        ...
+
+    def read(self, scope: Scope, session_id: SessionId) -> SessionSnapshot: ...

@@ -1,0 +1,216 @@
+"""The PostgreSQL engine: a pool, one transaction a verb, the anchor's row locked first.
+
+Statements of a transaction travel in a pipeline, so a write that reads nothing more than its
+anchor costs two round trips. `COMMIT` that fails is `Uncertain`; a deadlock or a serialisation
+failure has rolled back for certain and is run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import errors as pg
+from psycopg.types.numeric import Int8Dumper
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from engrain.contracts import limits
+from engrain.contracts.clock import Clock
+from engrain.contracts.errors import (
+    Busy,
+    Corrupt,
+    EngrainError,
+    Refused,
+    StorageFull,
+    Uncertain,
+)
+from engrain.contracts.faults import reach
+from engrain.contracts.ids import ScopeKey, SessionKey
+from engrain.storage.database import Anchor, Parameters, Reader, Row, Writer
+from engrain.storage.queries import load_queries, with_pyformat
+
+T = TypeVar("T")
+Connection = psycopg.Connection[Row]
+
+QUERIES = {
+    name: with_pyformat(statement)
+    for name, statement in load_queries("engrain.storage.postgres").items()
+}
+SCHEMA = "engrain"
+_WAIT_MS = limits.busy_wait_us // 1_000
+_WAIT_S = limits.busy_wait_us / limits.SECOND_US
+_IDLE_MS = 60_000
+_TRIES = 4
+_POOL_MAX = 32
+_NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
+
+class PostgresTransaction:
+    """Named queries in one transaction; implements `Reader` and `Writer`."""
+
+    __slots__ = ("_connection", "now_us")
+
+    def __init__(self, connection: Connection, now_us: int) -> None:
+        self._connection = connection
+        self.now_us = now_us
+
+    def one(self, query: str, **parameters: Any) -> Row | None:
+        return self._connection.execute(QUERIES[query], parameters, binary=True).fetchone()
+
+    def all(self, query: str, **parameters: Any) -> list[Row]:
+        return self._connection.execute(QUERIES[query], parameters, binary=True).fetchall()
+
+    def run(self, query: str, **parameters: Any) -> None:
+        self._connection.execute(QUERIES[query], parameters)
+
+    def run_many(self, query: str, rows: Iterable[Parameters]) -> None:
+        for parameters in rows:
+            self._connection.execute(QUERIES[query], parameters)
+
+
+class PostgresDatabase:
+    """One open PostgreSQL database. `clock` replaces the server's, for tests that hold time."""
+
+    def __init__(self, url: str, clock: Clock | None = None) -> None:
+        self._clock = clock
+        self._is_closed = False
+        self._pool: ConnectionPool[Connection] = ConnectionPool(
+            url,
+            min_size=1,
+            max_size=_POOL_MAX,
+            kwargs=connection_settings(),
+            configure=configure,
+            timeout=_WAIT_S,
+            name="engrain",
+            open=True,
+        )
+
+    @contextmanager
+    def read(self) -> Iterator[Reader]:
+        with self._borrow() as connection:
+            try:
+                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                yield PostgresTransaction(connection, 0)
+            except psycopg.Error as error:
+                raise translate_error(error) from error
+            finally:
+                _end(connection)
+
+    @contextmanager
+    def _borrow(self) -> Iterator[Connection]:
+        if self._is_closed:
+            raise Refused("the memory is closed")
+        try:
+            connection = self._pool.getconn()
+        except PoolTimeout:
+            raise Busy("no connection became free within the wait", retry_after_s=0.5) from None
+        try:
+            yield connection
+        finally:
+            self._pool.putconn(connection)
+
+    def write(self, anchor: Anchor, body: Callable[[Writer], T], *, size: int = 0) -> T:
+        for attempt in range(1, _TRIES + 1):
+            try:
+                return self._write_once(anchor, body, _WAIT_MS)
+            except (pg.DeadlockDetected, pg.SerializationFailure) as error:
+                if attempt == _TRIES:
+                    raise Busy("other writers kept standing in the way") from error
+        raise AssertionError("unreachable")
+
+    def try_write(self, anchor: Anchor, body: Callable[[Writer], T]) -> T | None:
+        try:
+            return self._write_once(anchor, body, 1)
+        except (Busy, pg.DeadlockDetected, pg.SerializationFailure):
+            return None
+
+    def _write_once(self, anchor: Anchor, body: Callable[[Writer], T], wait_ms: int) -> T:
+        with self._borrow() as connection:
+            try:
+                with connection.pipeline():
+                    now_us = self._begin(connection, anchor, wait_ms)
+                    result = body(PostgresTransaction(connection, now_us))
+            except (pg.DeadlockDetected, pg.SerializationFailure):
+                _end(connection)
+                raise
+            except psycopg.Error as error:
+                _end(connection)
+                raise translate_error(error) from error
+            except BaseException:
+                _end(connection)
+                raise
+            _acknowledge(connection)
+            return result
+
+    def _begin(self, connection: Connection, anchor: Anchor, wait_ms: int) -> int:
+        connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+        if wait_ms != _WAIT_MS:
+            connection.execute(f"SET LOCAL lock_timeout = {wait_ms}")
+        if isinstance(anchor, SessionKey):
+            key = {"scope_key": anchor.scope, "session_key": anchor.session}
+            connection.execute(QUERIES["sessions.lock"], key)
+        elif isinstance(anchor, ScopeKey):
+            connection.execute(QUERIES["scopes.lock"], {"scope_key": anchor.scope})
+        if self._clock is not None:
+            return self._clock.now_us()
+        row = connection.execute(_NOW, binary=True).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def close(self) -> None:
+        """Closes the pool."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._pool.close()
+
+
+def connection_settings() -> dict[str, Any]:
+    """How every connection is opened: manual transactions, bounded waits, our own schema."""
+    return {
+        "autocommit": True,
+        "application_name": "engrain",
+        "options": (
+            f"-c search_path={SCHEMA} -c lock_timeout={_WAIT_MS} "
+            f"-c idle_in_transaction_session_timeout={_IDLE_MS} -c client_encoding=UTF8"
+        ),
+    }
+
+
+def configure(connection: Connection) -> None:
+    """Prepared from the first use; every integer travels as 64 bits."""
+    connection.prepare_threshold = 0
+    connection.adapters.register_dumper(int, Int8Dumper)
+
+
+def _acknowledge(connection: Connection) -> None:
+    try:
+        reach("commit.before")
+        connection.execute("COMMIT")
+        reach("commit.after")
+    except (psycopg.Error, OSError) as error:
+        _end(connection)
+        raise Uncertain(f"the commit was not acknowledged ({type(error).__name__})") from error
+
+
+def _end(connection: Connection) -> None:
+    """Leaves no transaction open; a connection that cannot say so is closed."""
+    if connection.closed or connection.broken:
+        return
+    if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+        try:
+            connection.execute("ROLLBACK")
+        except psycopg.Error:
+            connection.close()
+
+
+def translate_error(error: psycopg.Error) -> EngrainError:
+    """The typed error for what PostgreSQL raised; the server's own text may hold values."""
+    if isinstance(error, pg.LockNotAvailable | pg.TooManyConnections | pg.CannotConnectNow):
+        return Busy("the database stayed busy for the whole wait", retry_after_s=0.1)
+    if isinstance(error, pg.DiskFull | pg.OutOfMemory):
+        return StorageFull("the server's disk is full; nothing of this call was kept")
+    if isinstance(error, pg.OperationalError | pg.InterfaceError | pg.AdminShutdown):
+        return Busy(f"the server is not reachable ({type(error).__name__})", retry_after_s=1.0)
+    return Corrupt(f"PostgreSQL reports {type(error).__name__} ({error.sqlstate})")

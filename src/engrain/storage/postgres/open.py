@@ -1,0 +1,85 @@
+"""Opens a PostgreSQL database and brings its schema up to date."""
+
+from __future__ import annotations
+
+import psycopg
+from psycopg import sql
+
+from engrain.contracts import limits
+from engrain.contracts.clock import Clock
+from engrain.contracts.errors import Busy, UnsupportedSystem
+from engrain.contracts.faults import reach
+from engrain.storage.migrate import Applied, Migration, load_migrations, migrate
+from engrain.storage.postgres.database import (
+    SCHEMA,
+    Connection,
+    PostgresDatabase,
+    connection_settings,
+    translate_error,
+)
+
+MIGRATIONS = load_migrations("engrain.storage.postgres")
+SERVER_FLOOR = 140_000
+_MIGRATION_LOCK = 0x656E677261696E  # "engrain" in ASCII
+
+
+class PostgresMigrator:
+    """Applies migrations over one connection, which holds the migration lock."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def list_applied(self) -> list[Applied]:
+        row = self._connection.execute("SELECT to_regclass(%s)", [f"{SCHEMA}.migrations"])
+        if (found := row.fetchone()) is None or found[0] is None:
+            return []
+        rows = self._connection.execute("SELECT number, checksum FROM migrations ORDER BY number")
+        return [Applied(number, checksum) for number, checksum in rows]
+
+    def apply(self, migration: Migration) -> None:
+        with self._connection.transaction():
+            self._connection.execute(
+                "CREATE TABLE IF NOT EXISTS migrations (number bigint PRIMARY KEY, "
+                "name text NOT NULL, checksum text NOT NULL, "
+                "applied_at timestamptz NOT NULL DEFAULT clock_timestamp())"
+            )
+            for statement in migration.statements:
+                self._connection.execute(statement.encode())
+                reach("migrate.statement")
+            self._connection.execute(
+                "INSERT INTO migrations (number, name, checksum) VALUES (%s, %s, %s)",
+                (migration.number, migration.name, migration.checksum),
+            )
+
+
+def open_url(url: str, clock: Clock | None = None) -> PostgresDatabase:
+    """The database at `url`; `clock` replaces the server's clock."""
+    try:
+        _upgrade(url)
+    except psycopg.OperationalError as error:
+        raise Busy(
+            f"cannot connect to PostgreSQL ({type(error).__name__}); is the server running, "
+            "and are user and password right?",
+            retry_after_s=1.0,
+        ) from error
+    except psycopg.Error as error:
+        raise translate_error(error) from error
+    return PostgresDatabase(url, clock)
+
+
+def _upgrade(url: str) -> None:
+    with psycopg.connect(url, **connection_settings()) as connection:
+        if connection.info.server_version < SERVER_FLOOR:
+            raise UnsupportedSystem(
+                f"PostgreSQL {connection.info.server_version // 10_000} is too old, 14 is needed"
+            )
+        wait_ms = limits.first_open_wait_us // 1_000
+        connection.execute(sql.SQL("SET lock_timeout = {}").format(sql.Literal(wait_ms)))
+        connection.execute("SELECT pg_advisory_lock(%s)", [_MIGRATION_LOCK])
+        try:
+            connection.execute(
+                sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(SCHEMA))
+            )
+            migrate(PostgresMigrator(connection), MIGRATIONS)
+        finally:
+            connection.execute("SELECT pg_advisory_unlock(%s)", [_MIGRATION_LOCK])

@@ -1,0 +1,16 @@
+-- name: find
+SELECT workspace_key, name FROM workspaces WHERE scope_key = :scope_key AND identity = :identity;
+
+-- name: add
+INSERT INTO workspaces (scope_key, workspace_key, identity, name, created_at)
+SELECT :scope_key, coalesce(max(workspace_key), 0) + 1, :identity, :name, :created_at
+FROM workspaces WHERE scope_key = :scope_key
+RETURNING workspace_key;
+
+-- name: rename
+UPDATE workspaces SET name = :name
+WHERE scope_key = :scope_key AND workspace_key = :workspace_key;
+
+-- name: read
+SELECT identity, name FROM workspaces
+WHERE scope_key = :scope_key AND workspace_key = :workspace_key;

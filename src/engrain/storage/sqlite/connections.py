@@ -1,0 +1,79 @@
+"""SQLite connections as Engrain wants them: flags, pragmas, library floor, and typed errors."""
+
+from __future__ import annotations
+
+import errno
+import sys
+
+import apsw
+
+from engrain.contracts.errors import (
+    Busy,
+    Corrupt,
+    EngrainError,
+    LimitExceeded,
+    StorageFull,
+    UnsafeFile,
+    UnsupportedSystem,
+)
+
+SQLITE_FLOOR = 3_051_003
+"""SQLite 3.51.3: before it, a WAL reset could lose commits."""
+
+_STATEMENTS_CACHED = 256
+_PAGE_CACHE_KIB = 8_192
+
+
+def check_library(version: int | None = None) -> None:
+    """Raises `UnsupportedSystem` below the floor (INV-02)."""
+    found = version if version is not None else apsw.SQLITE_VERSION_NUMBER
+    if found < SQLITE_FLOOR:
+        raise UnsupportedSystem(
+            f"SQLite {found} is too old, {SQLITE_FLOOR} is needed: pip install --upgrade apsw"
+        )
+
+
+def open_connection(path: str, *, busy_wait_ms: int, flags: int = 0) -> apsw.Connection:
+    """A connection with every pragma in its place; it never creates a file unless told to."""
+    flags = flags or apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
+    connection = apsw.Connection(path, flags=flags, statementcachesize=_STATEMENTS_CACHED)
+    connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    connection.set_busy_timeout(busy_wait_ms)
+    for pragma in _pragmas():
+        list(connection.execute(f"PRAGMA {pragma}"))
+    return connection
+
+
+def _pragmas() -> tuple[str, ...]:
+    full = ("fullfsync = ON", "checkpoint_fullfsync = ON") if sys.platform == "darwin" else ()
+    return (
+        "synchronous = EXTRA",  # before WAL: the mode's own first writes are durable too
+        "journal_mode = WAL",
+        "foreign_keys = ON",
+        "trusted_schema = OFF",
+        "temp_store = MEMORY",
+        "secure_delete = ON",
+        "cell_size_check = ON",
+        "wal_autocheckpoint = 0",  # the writer checkpoints between batches
+        f"cache_size = -{_PAGE_CACHE_KIB}",
+        *full,
+    )
+
+
+def translate_error(error: apsw.Error) -> EngrainError:
+    """The typed error for what SQLite raised."""
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return Busy("the database stayed locked for the whole wait", retry_after_s=0.1)
+    if isinstance(error, apsw.FullError) or _is_disk_full(error):
+        return StorageFull("the disk is full; nothing of this call was kept")
+    if isinstance(error, apsw.ReadOnlyError | apsw.PermissionsError | apsw.CantOpenError):
+        return UnsafeFile("database", f"cannot be opened for writing ({type(error).__name__})")
+    if isinstance(error, apsw.TooBigError):
+        return LimitExceeded("sqlite_value_bytes_max", 1_000_000_000)
+    return Corrupt(f"SQLite reports {type(error).__name__}; run: engrain doctor")
+
+
+def _is_disk_full(error: apsw.Error) -> bool:
+    number = getattr(error, "error_errno", None) or getattr(error, "system_errno", None)
+    return isinstance(error, apsw.IOError) and number in (errno.ENOSPC, errno.EDQUOT)

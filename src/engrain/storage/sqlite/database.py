@@ -1,0 +1,271 @@
+"""The SQLite engine: one write connection behind a commit queue, read connections in a pool.
+
+Owns transactions, the identity check inside each of them, and checkpoints. Where the files come
+from is `files.py`; what a connection is set to is `connections.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from threading import RLock
+from typing import Any, TypeVar
+
+import apsw
+
+from engrain.contracts import limits
+from engrain.contracts.clock import Clock
+from engrain.contracts.errors import DatabaseReplaced, EngrainError, Refused, Uncertain
+from engrain.contracts.faults import reach
+from engrain.storage.database import Anchor, Parameters, Reader, Row, Writer
+from engrain.storage.queries import load_queries
+from engrain.storage.sqlite.commits import CommitQueue, Work
+from engrain.storage.sqlite.connections import translate_error
+from engrain.system.locks import FileLock
+
+T = TypeVar("T")
+
+QUERIES = load_queries("engrain.storage.sqlite")
+_BUSY_WAIT_MS = limits.busy_wait_us // 1_000
+_BUSY_WAIT_S = limits.busy_wait_us / limits.SECOND_US
+_CHECKPOINT_PAGES = 2_000
+_READERS_KEPT = 8
+
+
+class SqliteTransaction:
+    """Named queries on one connection; implements `Reader` and `Writer`."""
+
+    __slots__ = ("_connection", "now_us")
+
+    def __init__(self, connection: apsw.Connection, now_us: int) -> None:
+        self._connection = connection
+        self.now_us = now_us
+
+    def one(self, query: str, **parameters: Any) -> Row | None:
+        return self._connection.execute(QUERIES[query], parameters).fetchone()
+
+    def all(self, query: str, **parameters: Any) -> list[Row]:
+        return self._connection.execute(QUERIES[query], parameters).fetchall()
+
+    def run(self, query: str, **parameters: Any) -> None:
+        self._connection.execute(QUERIES[query], parameters)
+
+    def run_many(self, query: str, rows: Iterable[Parameters]) -> None:
+        self._connection.executemany(QUERIES[query], rows)
+
+
+class DatabaseFile:
+    """The file that was opened, and whether the path still leads to it."""
+
+    def __init__(self, path: str, turnstile: FileLock) -> None:
+        self.path = path
+        self.turnstile = turnstile
+        self._identity = self._read_identity()
+
+    def _read_identity(self) -> tuple[int, int]:
+        found = os.lstat(self.path)  # noqa: PTH116  (inside every write: a Path costs more)
+        return found.st_dev, found.st_ino
+
+    def check(self) -> None:
+        """Raises `DatabaseReplaced` when the path was unlinked or leads elsewhere (INV-03)."""
+        try:
+            if self._read_identity() == self._identity:
+                return
+        except FileNotFoundError:
+            pass
+        raise DatabaseReplaced(f"{self.path} is no longer the database that was opened")
+
+
+class SqliteDatabase:
+    """One open SQLite database; `file` is None for one in memory, which has one connection."""
+
+    def __init__(
+        self,
+        connect: Callable[[int], apsw.Connection],
+        clock: Clock,
+        file: DatabaseFile | None,
+    ) -> None:
+        self._connect = connect
+        self._clock = clock
+        self._file = file
+        self._alone: AbstractContextManager[Any] = nullcontext() if file else RLock()
+        self._writer = connect(_BUSY_WAIT_MS)
+        self._readers: deque[apsw.Connection] = deque()
+        self._queue = CommitQueue(self._enter, self._commit, self._leave)
+        self._process = os.getpid()
+        self._is_closed = False
+        self._wal_pages = 0
+        self._writer.set_wal_hook(self._note_wal)
+
+    def _note_wal(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise Refused("the memory is closed")
+        if os.getpid() != self._process:
+            raise Refused("the memory was opened before a fork; open it anew in this process")
+
+    # Reading
+
+    @contextmanager
+    def read(self) -> Iterator[Reader]:
+        self._check_open()
+        with self._alone:
+            connection = self._borrow()
+            try:
+                connection.execute("BEGIN")
+                yield SqliteTransaction(connection, 0)
+            except apsw.Error as error:
+                raise translate_error(error) from error
+            finally:
+                if not connection.get_autocommit():
+                    connection.execute("ROLLBACK")
+                self._give_back(connection)
+
+    def _borrow(self) -> apsw.Connection:
+        if self._file is None:
+            return self._writer
+        try:
+            return self._readers.pop()
+        except IndexError:
+            self._file.check()
+            return self._connect(_BUSY_WAIT_MS)
+
+    def _give_back(self, connection: apsw.Connection) -> None:
+        if connection is self._writer:
+            return
+        if len(self._readers) < _READERS_KEPT and not self._is_closed:
+            self._readers.append(connection)
+        else:
+            connection.close()
+
+    # Writing
+
+    def write(self, anchor: Anchor, body: Callable[[Writer], T], *, size: int = 0) -> T:
+        self._check_open()
+        with self._alone:
+            result: T = self._queue.submit(body, size=size, wait_s=_BUSY_WAIT_S)
+        return result
+
+    def try_write(self, anchor: Anchor, body: Callable[[Writer], T]) -> T | None:
+        self._check_open()
+        with self._alone:
+            work = self._queue.try_submit(body)
+        return None if work is None else work.outcome()
+
+    def _enter(self, wait_s: float) -> None:
+        if self._file is not None:
+            self._file.turnstile.acquire(int(wait_s * limits.SECOND_US))
+        if wait_s == 0:
+            self._writer.set_busy_timeout(0)
+
+    def _leave(self, wait_s: float) -> None:
+        if self._wal_pages > _CHECKPOINT_PAGES:
+            self._checkpoint()
+        if wait_s == 0:
+            self._writer.set_busy_timeout(_BUSY_WAIT_MS)
+        if self._file is not None:
+            self._file.turnstile.release()
+
+    def _commit(self, batch: list[Work]) -> None:
+        """Fills in every member's outcome: all in one transaction, or each in its own.
+
+        When SQLite gives up a whole shared transaction (a full disk does that) no member is done,
+        so each is run again alone.
+        """
+        if len(batch) == 1:
+            self._commit_members(batch, self._run)
+            return
+        try:
+            self._commit_members(batch, self._run_in_savepoint)
+        except _RolledBack:
+            for member in batch:
+                member.error = None
+                self._commit_members([member], self._run)
+
+    def _commit_members(self, batch: list[Work], run: Callable[[Work], None]) -> None:
+        try:
+            self._writer.execute("BEGIN IMMEDIATE")
+            if self._file is not None:
+                self._file.check()
+            for work in batch:
+                run(work)
+        except apsw.Error as error:
+            _fail(batch, translate_error(error))
+        except EngrainError as error:
+            _fail(batch, error)
+        except BaseException:
+            self._roll_back()
+            raise
+        if all(work.error is not None for work in batch):
+            self._roll_back()
+        else:
+            self._acknowledge(batch)
+
+    def _run(self, work: Work) -> None:
+        try:
+            work.result = work.body(SqliteTransaction(self._writer, self._clock.now_us()))
+        except apsw.Error as error:
+            work.error = translate_error(error)
+            work.error.__cause__ = error
+        except Exception as error:  # noqa: BLE001  (raised again on the thread that asked)
+            work.error = error
+
+    def _run_in_savepoint(self, work: Work) -> None:
+        self._writer.execute("SAVEPOINT member")
+        self._run(work)
+        if self._writer.get_autocommit():
+            raise _RolledBack
+        if work.error is not None:
+            self._writer.execute("ROLLBACK TO member")
+        self._writer.execute("RELEASE member")
+
+    def _acknowledge(self, batch: list[Work]) -> None:
+        try:
+            reach("commit.before")
+            self._writer.execute("COMMIT")
+            reach("commit.after")
+        except (apsw.Error, OSError) as error:
+            self._roll_back()
+            lost = Uncertain(f"the commit was not acknowledged ({type(error).__name__})")
+            lost.__cause__ = error
+            _fail(batch, lost)
+
+    def _roll_back(self) -> None:
+        if not self._writer.get_autocommit():
+            self._writer.execute("ROLLBACK")
+
+    def _checkpoint(self) -> None:
+        """Moves the log into the database; readers that are in the way make it try next time."""
+        self._writer.set_busy_timeout(0)
+        try:
+            self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+            self._wal_pages = 0
+        except apsw.BusyError:
+            self._wal_pages = _CHECKPOINT_PAGES // 2
+        finally:
+            self._writer.set_busy_timeout(_BUSY_WAIT_MS)
+
+    def close(self) -> None:
+        """Closes every connection; the last one of all processes folds the log away."""
+        if self._is_closed or os.getpid() != self._process:
+            return
+        self._is_closed = True
+        while self._readers:
+            self._readers.pop().close()
+        self._writer.close()
+        if self._file is not None:
+            self._file.turnstile.close()
+
+
+class _RolledBack(Exception):
+    """SQLite rolled the whole transaction back under one of its members."""
+
+
+def _fail(batch: list[Work], error: BaseException) -> None:
+    for work in batch:
+        work.error = work.error or error

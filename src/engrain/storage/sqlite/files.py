@@ -1,0 +1,196 @@
+"""Where a SQLite database lives, and how one comes into being.
+
+A new database is built whole under another name and published by a rename while the directory is
+locked, so a kill leaves either nothing or a database with its schema. A database that is missing
+while its companions remain is `DatabaseMissing`, never a new empty one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import RLock
+
+import apsw
+
+from engrain.contracts import limits
+from engrain.contracts.errors import Busy, DatabaseMissing
+from engrain.contracts.faults import reach
+from engrain.storage.migrate import Applied, Migration, load_migrations, migrate, pending
+from engrain.storage.sqlite.connections import open_connection
+from engrain.system.file_systems import refuse_network_file_system
+from engrain.system.locks import FileLock
+from engrain.system.private_files import (
+    check_database_files,
+    check_private_directory,
+    create_private_file,
+    fsync_directory,
+    make_private_directory,
+)
+
+MIGRATIONS = load_migrations("engrain.storage.sqlite")
+
+_first_open = RLock()
+_POLL_S = 0.02
+_CREATING_WAIT_MS = 1_000
+
+
+class SqliteMigrator:
+    """Applies migrations over one connection."""
+
+    def __init__(self, connection: apsw.Connection, clock_us: int) -> None:
+        self._connection = connection
+        self._clock_us = clock_us
+
+    def list_applied(self) -> list[Applied]:
+        has_table = "SELECT 1 FROM sqlite_schema WHERE name = 'migrations'"
+        if self._connection.execute(has_table).fetchone() is None:
+            return []
+        rows = self._connection.execute("SELECT number, checksum FROM migrations ORDER BY number")
+        return [Applied(number, checksum) for number, checksum in rows]
+
+    def apply(self, migration: Migration) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            self._connection.execute(
+                "CREATE TABLE IF NOT EXISTS migrations (number INTEGER PRIMARY KEY, "
+                "name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at INTEGER NOT NULL) STRICT"
+            )
+            for statement in migration.statements:
+                self._connection.execute(statement)
+                reach("migrate.statement")
+            self._connection.execute(
+                "INSERT INTO migrations VALUES (?, ?, ?, ?)",
+                (migration.number, migration.name, migration.checksum, self._clock_us),
+            )
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if not self._connection.get_autocommit():
+                self._connection.execute("ROLLBACK")
+            raise
+
+
+def assets_of(database: Path) -> Path:
+    """The asset folder beside a database: two databases never share one."""
+    return database.with_name(database.name + ".assets")
+
+
+def lock_of(database: Path) -> Path:
+    """The lock file beside a database: turnstile of its writers, gate of its migrations."""
+    return database.with_name(database.name + ".lock")
+
+
+def prepare_database(path: Path, *, now_us: int) -> FileLock:
+    """Makes sure that `path` is a safe database of the current schema; its turnstile.
+
+    Creates it only when the database, its lock file and its asset folder are all absent (INV-04).
+    """
+    check_private_directory(path.parent)
+    refuse_network_file_system(path.parent)
+    with _first_open:
+        with _locked_directory(path.parent):
+            if not _exists(path):
+                _refuse_companions(path)
+                _create(path, now_us)
+            _complete(path)
+        check_database_files(path)
+        turnstile = FileLock(lock_of(path))
+        turnstile.acquire(limits.first_open_wait_us)
+        try:
+            _upgrade(path, now_us)
+        finally:
+            turnstile.release()
+    return turnstile
+
+
+def _exists(path: Path) -> bool:
+    return os.path.lexists(path)
+
+
+def _refuse_companions(path: Path) -> None:
+    for companion in (lock_of(path), assets_of(path)):
+        if _exists(companion):
+            raise DatabaseMissing(str(path), str(companion))
+
+
+def _create(path: Path, now_us: int) -> None:
+    draft = path.with_name(f".{path.name}.creating")
+    for leftover in (draft, *(Path(f"{draft}{end}") for end in ("-wal", "-shm", "-journal"))):
+        with suppress(FileNotFoundError):
+            leftover.unlink()
+    create_private_file(draft)
+    connection = open_connection(str(draft), busy_wait_ms=_CREATING_WAIT_MS)
+    try:
+        migrate(SqliteMigrator(connection, now_us), MIGRATIONS)
+    finally:
+        connection.close()
+    reach("create.publish")
+    draft.rename(path)
+    fsync_directory(path.parent)
+
+
+def _complete(path: Path) -> None:
+    if not _exists(lock_of(path)):
+        create_private_file(lock_of(path))
+    if not _exists(assets_of(path)):
+        make_private_directory(assets_of(path))
+
+
+def _upgrade(path: Path, now_us: int) -> None:
+    connection = open_connection(str(path), busy_wait_ms=limits.busy_wait_us // 1_000)
+    try:
+        migrator = SqliteMigrator(connection, now_us)
+        applied = migrator.list_applied()
+        if todo := pending(applied, MIGRATIONS):
+            if applied:
+                _keep_copy(connection, path, applied[-1].number)
+            migrate(migrator, MIGRATIONS)
+            assert todo
+    finally:
+        connection.close()
+
+
+def _keep_copy(connection: apsw.Connection, path: Path, number: int) -> None:
+    """A copy of the database as it was, kept before its schema changes."""
+    copy = path.with_name(f"{path.name}.before-{number + 1:04}")
+    if _exists(copy):
+        return
+    draft = path.with_name(f".{path.name}.copying")
+    with suppress(FileNotFoundError):
+        draft.unlink()
+    create_private_file(draft)
+    target = apsw.Connection(str(draft), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        with target.backup("main", connection, "main") as backup:
+            backup.step(-1)
+    finally:
+        target.close()
+    draft.rename(copy)
+    fsync_directory(path.parent)
+
+
+@contextmanager
+def _locked_directory(directory: Path) -> Iterator[None]:
+    """Serialises first opens in one directory, over processes, with a bounded wait."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        deadline = time.monotonic() + limits.first_open_wait_us / limits.SECOND_US
+        while not _try_lock(descriptor):
+            if time.monotonic() > deadline:
+                raise Busy(f"another process keeps opening a database in {directory}")
+            time.sleep(_POLL_S)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

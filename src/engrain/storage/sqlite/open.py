@@ -1,0 +1,39 @@
+"""Opens a SQLite database, in a file or in memory."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+import apsw
+
+from engrain.contracts.clock import Clock
+from engrain.storage.migrate import migrate
+from engrain.storage.sqlite.connections import check_library, open_connection
+from engrain.storage.sqlite.database import DatabaseFile, SqliteDatabase
+from engrain.storage.sqlite.files import MIGRATIONS, SqliteMigrator, prepare_database
+
+
+def open_file(path: Path, clock: Clock) -> SqliteDatabase:
+    """The database at `path`, made when it and all its companions are absent."""
+    check_library()
+    place = path.parent.resolve() / path.name
+    turnstile = prepare_database(place, now_us=clock.now_us())
+    file = DatabaseFile(str(place), turnstile)
+    return SqliteDatabase(lambda wait_ms: _connect(str(place), wait_ms), clock, file)
+
+
+def open_memory(clock: Clock) -> SqliteDatabase:
+    """A database that lives as long as it is open."""
+    check_library()
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_MEMORY
+    connection = open_connection(f"memory-{secrets.token_hex(8)}", busy_wait_ms=0, flags=flags)
+    migrate(SqliteMigrator(connection, clock.now_us()), MIGRATIONS)
+    return SqliteDatabase(lambda _wait_ms: connection, clock, None)
+
+
+def _connect(path: str, busy_wait_ms: int) -> apsw.Connection:
+    return open_connection(path, busy_wait_ms=busy_wait_ms)
+
+
+__all__ = ["open_file", "open_memory"]

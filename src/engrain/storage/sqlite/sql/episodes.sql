@@ -1,0 +1,43 @@
+-- name: add
+INSERT INTO episodes (episode_key, scope_key, episode_id, text, speaker, first_sequence,
+    last_sequence, ordinal, occurred_from, occurred_to, recorded_at, importance, origin,
+    sensitivity, labels, twin, tokens)
+VALUES (:episode_key, :scope_key, :episode_id, :text, :speaker, :first_sequence, :last_sequence,
+    :ordinal, :occurred_from, :occurred_to, :recorded_at, :importance, :origin, :sensitivity,
+    :labels, :twin, :tokens);
+
+-- name: find_key
+SELECT episode_key FROM episodes WHERE scope_key = :scope_key AND episode_id = :episode_id;
+
+-- name: read
+SELECT e.episode_id, s.session_id, e.episode_key, e.text, e.first_sequence, e.last_sequence,
+    e.ordinal, e.occurred_from, e.occurred_to, e.recorded_at, e.speaker, e.importance, e.origin,
+    e.sensitivity, e.labels, e.tokens, e.twin
+FROM episodes e JOIN sessions s ON s.session_key = e.episode_key >> 32
+WHERE e.episode_key = :episode_key AND e.scope_key = :scope_key;
+
+-- name: list
+SELECT e.episode_id, s.session_id, e.episode_key, e.text, e.first_sequence, e.last_sequence,
+    e.ordinal, e.occurred_from, e.occurred_to, e.recorded_at, e.speaker, e.importance, e.origin,
+    e.sensitivity, e.labels, e.tokens, e.twin
+FROM sessions s INDEXED BY sessions_scope CROSS JOIN episodes e
+    ON e.episode_key BETWEEN s.session_key << 32 AND (s.session_key << 32 | 4294967295)
+WHERE s.scope_key = :scope_key AND s.session_key >= :after >> 32 AND e.episode_key > :after
+ORDER BY s.session_key, e.episode_key LIMIT :limit;
+
+-- name: list_session
+SELECT e.episode_id, s.session_id, e.episode_key, e.text, e.first_sequence, e.last_sequence,
+    e.ordinal, e.occurred_from, e.occurred_to, e.recorded_at, e.speaker, e.importance, e.origin,
+    e.sensitivity, e.labels, e.tokens, e.twin
+FROM episodes e JOIN sessions s ON s.session_key = e.episode_key >> 32
+WHERE e.episode_key > :after AND e.episode_key <= (:session_key << 32 | 4294967295)
+    AND e.scope_key = :scope_key
+ORDER BY e.episode_key LIMIT :limit;
+
+-- name: list_twins
+SELECT episode_id, episode_key, recorded_at FROM episodes
+WHERE scope_key = :scope_key AND twin = :twin
+ORDER BY recorded_at DESC, episode_id DESC LIMIT :limit;
+
+-- name: delete
+DELETE FROM episodes WHERE episode_key = :episode_key AND scope_key = :scope_key;

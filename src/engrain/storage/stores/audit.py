@@ -1,0 +1,82 @@
+"""The audit log: appended under its scope's anchor, linked into one hash chain a scope."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from engrain.contracts.audit import AuditEntry
+from engrain.contracts.errors import Corrupt
+from engrain.contracts.scope import Scope
+from engrain.rules.canonical import canonical_bytes
+from engrain.rules.chain import audit_link
+from engrain.storage.database import Database, Row, Writer
+from engrain.storage.stores.scopes import Scopes
+
+_FIRST = b"\0" * 32
+_PAGE = 500
+
+
+class SqlAuditStore:
+    """Implements `AuditStore` on either engine."""
+
+    def __init__(self, database: Database, scopes: Scopes) -> None:
+        self._database = database
+        self._scopes = scopes
+
+    def record(self, scope: Scope, name: str, facts: Mapping[str, str | int]) -> AuditEntry:
+        known = self._scopes.ensure(scope)
+
+        def body(writer: Writer) -> AuditEntry:
+            head = writer.one("audit.head", scope_key=known.key.scope) or (0, _FIRST)
+            number, recorded_at = head[0] + 1, writer.now_us
+            link = audit_link(head[1], number, recorded_at, _body(name, facts))
+            writer.run(
+                "audit.add",
+                scope_key=known.key.scope,
+                number=number,
+                name=name,
+                facts=msgspec.json.encode(dict(facts)).decode(),
+                recorded_at=recorded_at,
+                link=link,
+            )
+            return AuditEntry(
+                number=number,
+                name=name,
+                facts=dict(facts),
+                recorded_at=recorded_at,
+                link=link.hex(),
+            )
+
+        return self._database.write(known.key, body)
+
+    def list(self, scope: Scope, *, after: int = 0, limit: int = 100) -> tuple[AuditEntry, ...]:
+        known = self._scopes.find(scope)
+        if known is None:
+            return ()
+        with self._database.read() as reader:
+            rows = reader.all("audit.list", scope_key=known.key.scope, after=after, limit=limit)
+        return tuple(_read(row) for row in rows)
+
+    def verify(self, scope: Scope) -> int:
+        count, link = 0, _FIRST
+        while page := self.list(scope, after=count, limit=_PAGE):
+            for entry in page:
+                body = _body(entry.name, entry.facts)
+                link = audit_link(link, count + 1, entry.recorded_at, body)
+                if entry.number != count + 1 or entry.link != link.hex():
+                    raise Corrupt(f"audit entry {count + 1} does not fit the chain")
+                count += 1
+        return count
+
+
+def _body(name: str, facts: Mapping[str, str | int]) -> bytes:
+    return canonical_bytes({"name": name, "facts": dict(facts)})
+
+
+def _read(row: Row) -> AuditEntry:
+    facts = msgspec.json.decode(row[2], type=dict[str, str | int])
+    return AuditEntry(
+        number=row[0], name=row[1], facts=facts, recorded_at=row[3], link=row[4].hex()
+    )
