@@ -19,16 +19,19 @@ SHARE_MAX: Final = 0.5
 _ROUNDS_MAX: Final = 3
 
 # Tokens of one character by class, in hundredths. Sums of such costs, rounded up, are subadditive.
+# Against cl100k, o200k and Claude's published tokenizer no turn of 600 English ones came out below
+# the real count, all of them together at 1.4 times it; random letters and digests come out below.
 _COSTS: Final[tuple[tuple[int, bytes], ...]] = (
     (30, b"abcdefghijklmnopqrstuvwxyz"),
-    (60, b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
-    (60, b"0123456789"),
+    (50, b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
+    (80, b"0123456789"),
     (15, b" "),
 )
 _OTHER_ASCII: Final = 100
 _LEADS: Final[tuple[tuple[int, bytes], ...]] = (
     (100, bytes(range(0xC2, 0xE0))),
-    (150, bytes(range(0xE0, 0xF0))),
+    (200, b"\xe0"),  # Thai, Lao and the scripts of India
+    (150, bytes(range(0xE1, 0xF0))),
     (300, bytes(range(0xF0, 0xF5))),
 )
 _TRAILING: Final = bytes(range(0x80, 0xC0))
@@ -92,8 +95,9 @@ def fill(
     Whatever the counter says, `counter(text) <= budget_tokens`, or the text is empty and costs 0
     (INV-22). Costs of candidates only guide the choice, corrected by each exact count. One too
     large is skipped for smaller ones after it. Where several groups compete, none gets more than
-    `share_max` of the budget by those costs, save that a group may always place one. What the
-    counter raises goes through.
+    `share_max` of the budget by those costs, save that a group may always place one.
+    `overhead_tokens` is what the block costs beside its candidates: a good guess saves counts.
+    What the counter raises goes through.
     """
     choice = _Choice(candidates, budget_tokens, share_max, overhead_tokens)
     for _ in range(_ROUNDS_MAX):
@@ -175,8 +179,9 @@ class _Choice:
 
     def learn(self, indexes: list[int], tokens: int) -> None:
         """Corrects later costs by how an exact count compares with the stored ones."""
-        stored = self._overhead + sum(self.candidates[i].tokens for i in indexes)
-        self._scale = min(10.0, max(0.1, tokens / stored)) if stored else 1.0
+        stored = sum(self.candidates[i].tokens for i in indexes)
+        exact = tokens - self._overhead
+        self._scale = min(10.0, max(0.1, exact / stored)) if stored else 1.0
 
     def filling(self) -> Filling:
         left = len(self.candidates) - len(self.chosen)

@@ -58,12 +58,13 @@ def unseal(kind: str, cursor: str, secret: bytes) -> CursorFields:
     return _decoder.decode(clear)
 
 
-def _require_field(field: object) -> None:
+def _require_field(field: int | str) -> None:
     if isinstance(field, str):
         is_sound = is_clean_text(field)
+    elif isinstance(field, bool) or not isinstance(field, int):
+        is_sound = False
     else:
-        is_sound = isinstance(field, int) and not isinstance(field, bool)
-        is_sound = is_sound and limits.json_integer_min <= field <= limits.json_integer_max
+        is_sound = limits.json_integer_min <= field <= limits.json_integer_max
     if not is_sound:
         raise InvalidValue("cursor", "fields are 64-bit integers and clean text")
 
