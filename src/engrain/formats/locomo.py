@@ -1,0 +1,90 @@
+"""LoCoMo: long conversations of two persons, each of its sessions a session of its own.
+
+Both speakers are persons, so every line is a `UserMessage` with its speaker. A turn begins when
+`speaker_a` speaks. Dates have no zone in the source and are read as UTC.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Final
+
+from engrain.contracts.events import UserMessage
+from engrain.contracts.imports import ImportItem, SessionBegins, Skipped, SourceFile
+from engrain.formats.documents import (
+    Document,
+    Record,
+    id_of,
+    iter_documents,
+    list_of,
+    micros_of_spoken,
+    record_of,
+    text_of,
+    title_of,
+)
+from engrain.formats.json_stream import iter_elements
+from engrain.formats.turns import TurnBuilder
+
+_KEYS: Final = re.compile(rb'"(?:dia_id|speaker_a|session_\d+_date_time)"\s*:|"evidence"\s*:\s*\[')
+_SESSION: Final = re.compile(r"session_(\d{1,9})")
+
+
+class LocomoReader:
+    """Reads LoCoMo's JSON, a list of samples or one."""
+
+    name = "locomo"
+
+    def recognises(self, name: str, head: bytes) -> bool:
+        return name.lower().endswith(".json") and bool(_KEYS.search(head))
+
+    def read(self, file: SourceFile) -> Iterator[ImportItem]:
+        with closing(file.open()) as stream:
+            for document in iter_documents(iter_elements(stream), broken=""):
+                if isinstance(document, Skipped):
+                    yield document
+                else:
+                    yield from _read_sample(document)
+
+
+def _read_sample(document: Document) -> Iterator[ImportItem]:
+    sample = document.record
+    conversation = record_of(sample.get("conversation"))
+    sample_id = id_of(sample.get("sample_id")) or str(document.piece.number)
+    for key in sorted(filter(_SESSION.fullmatch, conversation), key=_session_number):
+        yield from _read_session(document, f"{sample_id}/{key}", key)
+
+
+def _session_number(key: str) -> int:
+    return int(key.removeprefix("session_"))
+
+
+def _read_session(document: Document, source_id: str, key: str) -> Iterator[ImportItem]:
+    conversation = record_of(document.record.get("conversation"))
+    date = text_of(conversation.get(f"{key}_date_time"))
+    occurred_at = micros_of_spoken(date)
+    first = text_of(conversation.get("speaker_a"))
+    speakers = [first, text_of(conversation.get("speaker_b"))]
+    title = title_of(", ".join(filter(None, [" and ".join(filter(None, speakers)), date])))
+    yield SessionBegins(source_id=source_id, title=title, started_at=occurred_at)
+    builder = TurnBuilder("import:locomo")
+    for position, said in enumerate(list_of(conversation.get(key)), start=1):
+        if not isinstance(said, dict):
+            yield Skipped(f"{source_id}:{position}", "not_an_object")
+            continue
+        speaker = text_of(said.get("speaker")) or None
+        event = UserMessage(text=_words(said), speaker=speaker, occurred_at=occurred_at)
+        yield from builder.add(
+            event,
+            id_of(said.get("dia_id")) or str(position),
+            starts_turn=speaker == first or not first,
+            is_repaired=document.is_repaired,
+        )
+    yield from builder.finish()
+
+
+def _words(said: Record) -> str:
+    caption = text_of(said.get("blip_caption")).strip()
+    picture = f"[picture: {caption}]" if caption else ""
+    return " ".join(filter(None, [text_of(said.get("text")), picture]))
