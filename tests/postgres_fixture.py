@@ -26,6 +26,7 @@ from engrain.storage.postgres import local_server
 
 _PREFIX = f"engrain-test-{os.geteuid()}-"
 _USERS = ".users"
+_MEMORY_BYTES_MIN = 2 * 1024**3
 FAST = {
     "fsync": "off",
     "synchronous_commit": "off",
@@ -42,7 +43,7 @@ def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if given:
         yield given
         return
-    remove_abandoned(Path(tempfile.gettempdir()))
+    remove_abandoned(server_folder())
     with joined(_shared_directory(tmp_path_factory)) as server:
         yield server.url
 
@@ -66,7 +67,16 @@ def _shared_directory(factory: pytest.TempPathFactory) -> Path:
     base = factory.getbasetemp()
     root = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     digest = sha256(os.fsencode(root)).hexdigest()[:12]
-    return Path(tempfile.gettempdir()) / f"{_PREFIX}{digest}"
+    return server_folder() / f"{_PREFIX}{digest}"
+
+
+def server_folder() -> Path:
+    """In memory where there is room: making a database there is ten times faster."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK) or shutil.disk_usage(memory).free < _MEMORY_BYTES_MIN:
+        return Path(tempfile.gettempdir())
+    runs_programs = not os.statvfs(memory).f_flag & os.ST_NOEXEC
+    return memory if runs_programs else Path(tempfile.gettempdir())
 
 
 @contextmanager

@@ -14,26 +14,28 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
 from engrain.contracts.errors import Busy, Corrupt, InvalidValue, UnsafeFile, UnsupportedSystem
 from engrain.storage.postgres import local_server
+from engrain.storage.postgres.local_programs import choose_account
 from engrain.storage.postgres.local_server import LocalServer, default_directory, start, stop
-from postgres_fixture import FAST, joined, remove_abandoned
+from postgres_fixture import FAST, joined, remove_abandoned, server_folder
 
 is_root = os.geteuid() == 0
 only_root = pytest.mark.skipif(not is_root, reason="needs root, to become another user")
 SOURCE = Path(local_server.__file__).parents[3]
 
 
-@pytest.fixture
-def place() -> Iterator[Path]:
+@contextmanager
+def reachable() -> Iterator[Path]:
     """A directory that does not exist yet, where an unprivileged account can reach it."""
-    parent = Path(tempfile.mkdtemp(prefix="engrain-place-"))
+    parent = Path(tempfile.mkdtemp(prefix="engrain-place-", dir=server_folder()))
     parent.chmod(0o711)
     yield parent / "server"
     for server in parent.glob("server*/data"):
@@ -42,11 +44,24 @@ def place() -> Iterator[Path]:
 
 
 @pytest.fixture
+def place() -> Iterator[Path]:
+    with reachable() as path:
+        yield path
+
+
+@pytest.fixture
 def server(place: Path) -> LocalServer:
     return start(place, settings=FAST)
 
 
-def query(url: str, sql: bytes) -> object:
+@pytest.fixture(scope="module")
+def calm_server() -> Iterator[LocalServer]:
+    """A server for the tests that leave it running."""
+    with reachable() as path:
+        yield start(path, settings=FAST)
+
+
+def query(url: str, sql: bytes) -> Any:
     with psycopg.connect(url, autocommit=True) as connection:
         found = connection.execute(sql)
         row = found.fetchone() if found.description else None
@@ -58,15 +73,15 @@ def mode(path: Path) -> int:
 
 
 def test_started_server_is_eighteen_in_utf8_with_checksums_and_no_network(
-    server: LocalServer,
+    calm_server: LocalServer,
 ) -> None:
-    assert query(server.url, b"SHOW server_version").startswith("18.")
-    assert query(server.url, b"SHOW server_encoding") == "UTF8"
-    assert query(server.url, b"SHOW data_checksums") == "on"
-    assert query(server.url, b"SHOW listen_addresses") == ""
-    assert query(server.url, b"SELECT current_database()::text") == "engrain"
+    assert query(calm_server.url, b"SHOW server_version").startswith("18.")
+    assert query(calm_server.url, b"SHOW server_encoding") == "UTF8"
+    assert query(calm_server.url, b"SHOW data_checksums") == "on"
+    assert query(calm_server.url, b"SHOW listen_addresses") == ""
+    assert query(calm_server.url, b"SELECT current_database()::text") == "engrain"
     collation = b"SELECT datcollate FROM pg_database WHERE datname = 'engrain'"
-    assert query(server.url, collation) == "C"
+    assert query(calm_server.url, collation) == "C"
 
 
 def test_durability_is_on_unless_it_is_asked_away(place: Path) -> None:
@@ -74,31 +89,31 @@ def test_durability_is_on_unless_it_is_asked_away(place: Path) -> None:
 
 
 def test_only_the_caller_reads_the_password_and_only_the_server_its_data(
-    server: LocalServer,
+    calm_server: LocalServer,
 ) -> None:
-    private = {name: mode(server.directory / name) for name in ("password", "data", "run")}
+    private = {name: mode(calm_server.directory / name) for name in ("password", "data", "run")}
     assert private == {"password": 0o600, "data": 0o700, "run": 0o700}
-    assert (server.directory / "password").stat().st_uid == os.geteuid()
-    assert mode(server.directory) == (0o711 if is_root else 0o700)
+    assert (calm_server.directory / "password").stat().st_uid == os.geteuid()
+    assert mode(calm_server.directory) == (0o711 if is_root else 0o700)
 
 
-def test_server_refuses_a_wrong_password(server: LocalServer) -> None:
-    password = (server.directory / "password").read_text()
+def test_server_refuses_a_wrong_password(calm_server: LocalServer) -> None:
+    password = (calm_server.directory / "password").read_text()
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
-        query(server.url.replace(password, "guess"), b"SELECT 1")
+        query(calm_server.url.replace(password, "guess"), b"SELECT 1")
 
 
-def test_password_shows_in_no_repr_and_no_log(server: LocalServer) -> None:
-    password = (server.directory / "password").read_text()
-    shown = f"{server!r} {server} {local_server.status(server.directory)!r}"
-    log = (server.directory / "server.log").read_text()
+def test_password_shows_in_no_repr_and_no_log(calm_server: LocalServer) -> None:
+    password = (calm_server.directory / "password").read_text()
+    shown = f"{calm_server!r} {calm_server} {local_server.status(calm_server.directory)!r}"
+    log = (calm_server.directory / "server.log").read_text()
     assert password not in shown + log
 
 
-def test_log_holds_no_word_of_a_failed_statement(server: LocalServer) -> None:
+def test_log_holds_no_word_of_a_failed_statement(calm_server: LocalServer) -> None:
     with pytest.raises(psycopg.errors.InvalidTextRepresentation):
-        query(server.url, b"SELECT 'my secret diary'::integer")
-    assert "diary" not in (server.directory / "server.log").read_text()
+        query(calm_server.url, b"SELECT 'my secret diary'::integer")
+    assert "diary" not in (calm_server.directory / "server.log").read_text()
 
 
 def test_environment_of_the_caller_does_not_mislead_it(
@@ -109,8 +124,8 @@ def test_environment_of_the_caller_does_not_mislead_it(
     assert query(start(place, settings=FAST).url, b"SHOW port") == "5432"
 
 
-def test_starting_twice_returns_the_running_server(server: LocalServer) -> None:
-    assert start(server.directory) == server
+def test_starting_twice_returns_the_running_server(calm_server: LocalServer) -> None:
+    assert start(calm_server.directory) == calm_server
 
 
 def test_starts_at_the_same_time_make_one_server(place: Path) -> None:
@@ -184,13 +199,13 @@ def test_killed_initdb_leaves_nothing_in_the_way(place: Path) -> None:
     assert query(start(server.directory, settings=FAST).url, b"SELECT 1") == 1
 
 
-def test_start_gives_up_while_another_holds_the_lock(server: LocalServer) -> None:
-    with (server.directory / "lock").open() as lock:
+def test_start_gives_up_while_another_holds_the_lock(calm_server: LocalServer) -> None:
+    with (calm_server.directory / "lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(Busy):
-            start(server.directory, wait_s=0)
+            start(calm_server.directory, wait_s=0)
         with pytest.raises(Busy):
-            stop(server.directory, wait_s=0)
+            stop(calm_server.directory, wait_s=0)
 
 
 def test_server_that_cannot_start_is_reported_with_its_log(place: Path) -> None:
@@ -236,11 +251,11 @@ def test_file_in_place_of_the_directory_is_refused(place: Path) -> None:
     place.unlink()
 
 
-def test_lost_password_is_reported(server: LocalServer) -> None:
-    (server.directory / "password").rename(server.directory / "elsewhere")
+def test_lost_password_is_reported(calm_server: LocalServer) -> None:
+    (calm_server.directory / "password").rename(calm_server.directory / "elsewhere")
     with pytest.raises(Corrupt, match="password is missing"):
-        start(server.directory)
-    (server.directory / "elsewhere").rename(server.directory / "password")
+        start(calm_server.directory)
+    (calm_server.directory / "elsewhere").rename(calm_server.directory / "password")
 
 
 def test_server_outlives_the_process_that_started_it(place: Path) -> None:
@@ -272,9 +287,10 @@ def _environment(*extra: Path, home: Path | None = None) -> dict[str, str]:
 
 
 @only_root
-def test_root_runs_it_as_an_unprivileged_account(server: LocalServer) -> None:
-    assert _owner(server.directory / "data")[0] != 0
-    assert Path(f"/proc/{server.pid}").stat().st_uid == _owner(server.directory / "data")[0]
+def test_root_runs_it_as_an_unprivileged_account(calm_server: LocalServer) -> None:
+    account = _owner(calm_server.directory / "data")
+    assert account[0] != 0
+    assert _owner(Path(f"/proc/{calm_server.pid}")) == account
 
 
 @only_root
@@ -351,8 +367,8 @@ print(place.stat().st_mode & 0o777, (place / "data").stat().st_uid == os.getuid(
 def test_normal_user_runs_it_as_themselves(place: Path) -> None:
     home = place.with_name("home")
     home.mkdir(mode=0o700)
-    become = {"user": "nobody", "group": "nogroup" if _has_group("nogroup") else "nobody"}
-    shutil.chown(home, **become)
+    nobody = choose_account("nobody")
+    os.chown(home, nobody.uid, nobody.gid)
 
     def run(python: str, script: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -362,8 +378,9 @@ def test_normal_user_runs_it_as_themselves(place: Path) -> None:
             capture_output=True,
             text=True,
             check=False,
+            user=nobody.uid,
+            group=nobody.gid,
             extra_groups=[],
-            **become,
         )
 
     python = _find_python(run)
@@ -373,12 +390,6 @@ def test_normal_user_runs_it_as_themselves(place: Path) -> None:
     assert (done.stdout, done.stderr) == (f"{0o700} True\n", "")
 
 
-def _has_group(name: str) -> bool:
-    import grp
-
-    return any(group.gr_name == name for group in grp.getgrall())
-
-
 def _find_python(run: Callable[[str, str], subprocess.CompletedProcess[str]]) -> str | None:
     """A Python that the other user can run, with our packages; root's own is often closed."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -386,9 +397,7 @@ def _find_python(run: Callable[[str, str], subprocess.CompletedProcess[str]]) ->
         try:
             if run(python, "import psycopg, engrain.storage.postgres.local_server").returncode == 0:
                 return python
-        except PermissionError:
-            continue
-        except FileNotFoundError:
+        except (PermissionError, FileNotFoundError):
             continue
     return None
 
