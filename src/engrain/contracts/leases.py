@@ -6,6 +6,7 @@ from typing import NoReturn, Protocol
 
 import msgspec
 
+from engrain.contracts import limits
 from engrain.contracts.ids import SessionId, SessionKey
 from engrain.contracts.scope import Scope
 from engrain.contracts.workspace import Workspace
@@ -35,6 +36,7 @@ class SessionLease:
         "known_calls",
         "scope",
         "session_id",
+        "ttl_us",
     )
 
     def __init__(
@@ -46,11 +48,13 @@ class SessionLease:
         token: bytes,
         epoch: int,
         deadline_us: int,
+        ttl_us: int = limits.lease_ttl_us,
     ) -> None:
         self.scope = scope
         self.session_id = session_id
         self.epoch = epoch
         self.deadline_us = deadline_us
+        self.ttl_us = ttl_us
         self.cursor: int | None = None
         """Last sequence that this lease has replayed or appended; None before the replay."""
         self.known_calls: set[str] = set()
@@ -78,8 +82,10 @@ class SessionLease:
 class LeaseStore(Protocol):
     """Grants, prolongs and ends leases, each in one transaction."""
 
-    def claim(self, scope: Scope, session_id: SessionId) -> SessionLease:
-        """The lease, unless another is live (`SessionBusy`)."""
+    def claim(
+        self, scope: Scope, session_id: SessionId, *, ttl_us: int = limits.lease_ttl_us
+    ) -> SessionLease:
+        """The lease, unless another is live (`SessionBusy`). `ttl_us` may be shorter than usual."""
         ...
 
     def renew(self, lease: SessionLease) -> None:

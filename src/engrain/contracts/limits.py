@@ -29,6 +29,7 @@ snapshot_bytes_max: Final = 1 * MIB
 # Leases
 lease_ttl_us: Final = 300 * SECOND_US
 lease_renew_every_us: Final = 60 * SECOND_US
+import_lease_ttl_us: Final = 5 * SECOND_US
 clock_step_back_audit_us: Final = 60 * SECOND_US
 
 # Operations

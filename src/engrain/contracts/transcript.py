@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
@@ -32,6 +32,21 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     event_count: int
     erased: int
     link: str
+
+
+class SourceMarks:
+    """Tells by its original id whether an imported event is known, without keeping the ids."""
+
+    def __init__(self, marks: set[bytes], mark_of: Callable[[str], bytes]) -> None:
+        self._marks = marks
+        self._mark_of = mark_of
+
+    def __contains__(self, source_id: str) -> bool:
+        return self._mark_of(source_id) in self._marks
+
+    def add(self, source_id: str) -> None:
+        """Notes an event that was appended since."""
+        self._marks.add(self._mark_of(source_id))
 
 
 class TranscriptStore(Protocol):
@@ -64,8 +79,8 @@ class TranscriptStore(Protocol):
         """Events past the exclusive sequence `after`, without a lease; `limit` bounds how many."""
         ...
 
-    def known_sources(self, lease: SessionLease) -> set[bytes]:
-        """Marks of the imported events that the session already holds."""
+    def known_sources(self, scope: Scope, session_id: SessionId) -> SourceMarks:
+        """Which imported events the session already holds."""
         ...
 
     def verify(self, scope: Scope, session_id: SessionId) -> Verification:

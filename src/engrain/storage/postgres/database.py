@@ -7,7 +7,7 @@ failure has rolled back for certain and is run again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -62,6 +62,11 @@ class PostgresTransaction:
     def all(self, query: str, **parameters: Any) -> list[Row]:
         return self._connection.execute(QUERIES[query], parameters, binary=True).fetchall()
 
+    def all_of(self, query: str, each: Sequence[Parameters]) -> list[list[Row]]:
+        statement = QUERIES[query]
+        cursors = [self._connection.execute(statement, one, binary=True) for one in each]
+        return [cursor.fetchall() for cursor in cursors]
+
     def run(self, query: str, **parameters: Any) -> None:
         self._connection.execute(QUERIES[query], parameters)
 
@@ -91,8 +96,9 @@ class PostgresDatabase:
     def read(self) -> Iterator[Reader]:
         with self._borrow() as connection:
             try:
-                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                yield PostgresTransaction(connection, 0)
+                with connection.pipeline():
+                    connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                    yield PostgresTransaction(connection, 0)
             except psycopg.Error as error:
                 raise translate_error(error) from error
             finally:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import RLock
 from typing import Any, TypeVar
@@ -49,6 +49,10 @@ class SqliteTransaction:
     def all(self, query: str, **parameters: Any) -> list[Row]:
         return self._connection.execute(QUERIES[query], parameters).fetchall()
 
+    def all_of(self, query: str, each: Sequence[Parameters]) -> list[list[Row]]:
+        statement, execute = QUERIES[query], self._connection.execute
+        return [execute(statement, parameters).fetchall() for parameters in each]
+
     def run(self, query: str, **parameters: Any) -> None:
         self._connection.execute(QUERIES[query], parameters)
 
@@ -65,7 +69,7 @@ class DatabaseFile:
         self._identity = self._read_identity()
 
     def _read_identity(self) -> tuple[int, int]:
-        found = os.lstat(self.path)  # noqa: PTH116  (inside every write: a Path costs more)
+        found = os.lstat(self.path)
         return found.st_dev, found.st_ino
 
     def check(self) -> None:

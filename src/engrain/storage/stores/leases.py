@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engrain.contracts import limits
-from engrain.contracts.errors import NotFound
+from engrain.contracts.errors import InvalidValue, NotFound
 from engrain.contracts.ids import Ids, SessionId, SessionKey
 from engrain.contracts.leases import LeaseBinding, SessionLease
 from engrain.contracts.scope import Scope
@@ -26,14 +26,18 @@ class SqlLeaseStore:
         self._scopes = scopes
         self._ids = ids
 
-    def claim(self, scope: Scope, session_id: SessionId) -> SessionLease:
+    def claim(
+        self, scope: Scope, session_id: SessionId, *, ttl_us: int = limits.lease_ttl_us
+    ) -> SessionLease:
+        if not 0 < ttl_us <= limits.lease_ttl_us:
+            raise InvalidValue("ttl_us", f"must be 1 to {limits.lease_ttl_us:,}")
         known, key = resolve(self._database, self._scopes, scope, session_id)
         digest = token_digest(self._ids.random_bytes(TOKEN_BYTES))
 
         def body(writer: Writer) -> tuple[int, int, Workspace]:
             row = _read(writer, key, session_id)
             epoch = decide_claim(HeldLease(*row[:3]), session_id, writer.now_us)
-            deadline = writer.now_us + limits.lease_ttl_us
+            deadline = writer.now_us + ttl_us
             writer.run(
                 "leases.grant",
                 scope_key=key.scope,
@@ -48,7 +52,13 @@ class SqlLeaseStore:
         epoch, deadline, workspace = self._database.write(key, body)
         binding = LeaseBinding(key, known.secret, workspace)
         return SessionLease(
-            scope, session_id, binding=binding, token=digest, epoch=epoch, deadline_us=deadline
+            scope,
+            session_id,
+            binding=binding,
+            token=digest,
+            epoch=epoch,
+            deadline_us=deadline,
+            ttl_us=ttl_us,
         )
 
     def renew(self, lease: SessionLease) -> None:
@@ -58,7 +68,7 @@ class SqlLeaseStore:
         def body(writer: Writer) -> int:
             row = _read(writer, key, lease.session_id)
             check_holder(HeldLease(*row[:3]), digest, lease.epoch)
-            deadline = writer.now_us + limits.lease_ttl_us
+            deadline = writer.now_us + lease.ttl_us
             writer.run(
                 "leases.prolong",
                 scope_key=key.scope,

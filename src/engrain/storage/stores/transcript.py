@@ -15,7 +15,7 @@ from engrain.contracts.events import KIND_OF, Event, StoredEvent, ToolCall
 from engrain.contracts.ids import Ids, OperationId, ScopeKey, SessionId, SessionKey
 from engrain.contracts.leases import SessionLease
 from engrain.contracts.scope import Scope
-from engrain.contracts.transcript import AppendReceipt, Verification
+from engrain.contracts.transcript import AppendReceipt, SourceMarks, Verification
 from engrain.contracts.workspace import Workspaces
 from engrain.rules.canonical import encode_event
 from engrain.rules.chain import SALT_BYTES, batch_link, commit_event
@@ -143,7 +143,7 @@ class SqlTranscriptStore:
         check_cursor(lease.cursor, head[0])
         if prepared.turn is not None:
             _check_continues(writer, key, prepared.turn, head[0])
-        deadline = next_deadline(head[5], writer.now_us)
+        deadline = next_deadline(head[5], writer.now_us, lease.ttl_us)
         receipt = _write_batch(writer, lease, prepared, head, deadline)
         return receipt, deadline, head[2] - writer.now_us
 
@@ -194,13 +194,16 @@ class SqlTranscriptStore:
                     left -= 1
                 yield stored
 
-    def known_sources(self, lease: SessionLease) -> set[bytes]:
-        key = lease.reveal()[0].key
+    def known_sources(self, scope: Scope, session_id: SessionId) -> SourceMarks:
+        known, key = resolve(self._database, self._scopes, scope, session_id)
         with self._database.read() as reader:
             rows = reader.all(
                 "transcript.list_sources", scope_key=key.scope, session_key=key.session
             )
-        return {row[0] for row in rows}
+        return SourceMarks(
+            {row[0] for row in rows},
+            lambda source_id: event_source_mark(known.secret, session_id, source_id),
+        )
 
     def verify(self, scope: Scope, session_id: SessionId) -> Verification:
         _, key = resolve(self._database, self._scopes, scope, session_id)

@@ -6,6 +6,12 @@ VALUES (:episode_key, :scope_key, :episode_id, :text, :speaker, :first_sequence,
     :ordinal, :occurred_from, :occurred_to, :recorded_at, :importance, :origin, :sensitivity,
     :labels, :twin, :tokens);
 
+-- name: status
+SELECT 'known' AS status FROM episodes WHERE scope_key = :scope_key AND episode_id = :episode_id
+UNION ALL
+SELECT 'tombstoned' FROM tombstones
+WHERE scope_key = :scope_key AND kind = 'episode' AND mark = :episode_id;
+
 -- name: find_key
 SELECT episode_key FROM episodes WHERE scope_key = :scope_key AND episode_id = :episode_id;
 

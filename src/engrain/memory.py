@@ -1,0 +1,153 @@
+"""The one place that wires: `Memory.open(url)` and everything that hangs on it."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import ParamSpec, TypeVar
+
+from engrain.config import Config
+from engrain.contracts.audit import AuditStore
+from engrain.contracts.clock import Clock
+from engrain.contracts.episodes import EpisodeStore
+from engrain.contracts.ids import Ids
+from engrain.contracts.workspace import Workspaces
+from engrain.formats.registry import READERS
+from engrain.services.enrichment import Enrichment
+from engrain.services.imports import Imports
+from engrain.services.recall import Recall
+from engrain.services.sessions import Sessions
+from engrain.storage.database import Database
+from engrain.storage.engine import open_database
+from engrain.storage.stores.audit import SqlAuditStore
+from engrain.storage.stores.episodes import SqlEpisodeStore
+from engrain.storage.stores.forks import SqlForkStore
+from engrain.storage.stores.leases import SqlLeaseStore
+from engrain.storage.stores.scopes import Scopes
+from engrain.storage.stores.sessions import SqlSessionStore
+from engrain.storage.stores.snapshots import SqlSnapshotStore
+from engrain.storage.stores.transcript import SqlTranscriptStore
+from engrain.system.clock import SystemClock
+from engrain.system.ids import SystemIds
+from engrain.system.workspace import SystemWorkspaces
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Memory:
+    """One open memory. Use it in a `with` block, or call `close()`.
+
+    Every verb is synchronous and safe to call from many threads; `run` is the async door.
+    """
+
+    sessions: Sessions
+    episodes: EpisodeStore
+    enrichment: Enrichment
+    imports: Imports
+    recall: Recall
+    audit: AuditStore
+
+    def __init__(
+        self,
+        database: Database,
+        config: Config,
+        *,
+        clock: Clock,
+        ids: Ids,
+        workspaces: Workspaces,
+    ) -> None:
+        self.config = config
+        self._database = database
+        self._pool: ThreadPoolExecutor | None = None
+        self._is_closed = False
+        scopes = Scopes(database, ids, clock)
+        audit = SqlAuditStore(database, scopes)
+        sessions = SqlSessionStore(database, scopes, ids)
+        leases = SqlLeaseStore(database, scopes, ids)
+        transcript = SqlTranscriptStore(database, scopes, ids, workspaces, audit)
+        episodes = SqlEpisodeStore(database, scopes)
+        enrichment = Enrichment(transcript, episodes)
+        self.audit = audit
+        self.episodes = episodes
+        self.enrichment = enrichment
+        self.recall = Recall(episodes)
+        self.sessions = Sessions(
+            sessions,
+            leases,
+            transcript,
+            SqlSnapshotStore(database, scopes),
+            SqlForkStore(database, scopes, ids),
+            workspaces,
+        )
+        self.imports = Imports(READERS, sessions, leases, transcript, enrichment)
+
+    @classmethod
+    def open(
+        cls,
+        url: str | os.PathLike[str],
+        *,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        workspaces: Workspaces | None = None,
+    ) -> Memory:
+        """Opens the memory at a path, `:memory:` or `postgresql://…`; a new path is created.
+
+        Raises `DatabaseMissing`, `NewerSchema` or `UnsafeFile` with what to do about it. `clock`,
+        `ids` and `workspaces` replace what the machine gives, for tests.
+        """
+        where = os.fspath(url)
+        time = clock or SystemClock()
+        return cls(
+            open_database(where, time, is_clock_held=clock is not None),
+            Config(url=where),
+            clock=time,
+            ids=ids or SystemIds(),
+            workspaces=workspaces or SystemWorkspaces(),
+        )
+
+    async def run(self, verb: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs a verb on a worker thread; the event loop never waits for a disk.
+
+        A cancelled call waits until its verb has ended, so that no write goes on unseen.
+        """
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self.config.async_workers, "engrain")
+        loop = asyncio.get_running_loop()
+        future = loop.run_in_executor(self._pool, functools.partial(verb, *args, **kwargs))
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            while not future.done():
+                await asyncio.wait([future])
+            raise
+
+    def close(self) -> None:
+        """Frees every connection and file. Closing twice is harmless."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._pool is not None:
+            self._pool.shutdown()
+        self._database.close()
+
+    def __enter__(self) -> Memory:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_is_closed", True):
+            warnings.warn("a Memory was not closed", ResourceWarning, source=self, stacklevel=2)
+            self.close()

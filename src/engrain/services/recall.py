@@ -1,0 +1,150 @@
+"""Recall: what a turn calls to mind, framed as data, under one exact token budget."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from engrain.contracts import limits
+from engrain.contracts.episodes import EpisodeStore, Hit
+from engrain.contracts.errors import InvalidValue
+from engrain.contracts.events import Recall as RecallEvent
+from engrain.contracts.recall import (
+    FramedItem,
+    Omission,
+    RecallBlock,
+    RecallItem,
+    TokenCounter,
+)
+from engrain.contracts.scope import Scope
+from engrain.contracts.text import repair_text
+from engrain.rules.budget import Candidate, estimate_tokens, fill
+from engrain.rules.framing import frame, frame_head, frame_item, frame_tail
+from engrain.rules.terms import terms
+from engrain.rules.twins import similarity
+
+if TYPE_CHECKING:
+    from engrain.services.sessions import SessionWriter
+
+CANDIDATES_MAX = 100
+NEAR_DUPLICATE = 0.9
+_NONCE_BYTES = 6
+
+
+class Recall:
+    """`memory.recall`: call it with a scope and a turn."""
+
+    def __init__(self, episodes: EpisodeStore) -> None:
+        self._episodes = episodes
+
+    def __call__(
+        self,
+        scope: Scope,
+        turn: str,
+        *,
+        budget_tokens: int,
+        session: SessionWriter | None = None,
+        counter: TokenCounter = estimate_tokens,
+    ) -> RecallBlock:
+        """The block for `turn`: framed, and never above the budget by `counter`'s own count.
+
+        Any text is a turn, none is a syntax error; at a budget too small for one item the block is
+        empty. With `session`, what was given is recorded there as a `recall` event, so that it is
+        never learned again as fresh evidence.
+        """
+        if budget_tokens < 0:
+            raise InvalidValue("budget_tokens", "must not be negative")
+        asked = repair_text(turn)[0][: limits.query_bytes_max // 4]
+        hits = self._episodes.search(scope, asked, limit=CANDIDATES_MAX)
+        distinct = _without_near_duplicates(hits)
+        block = _fill(distinct, budget_tokens, counter)
+        if merged := len(hits) - len(distinct):
+            block = _with_omission(block, Omission("near_duplicate", merged))
+        if session is not None and block.items:
+            session.append((_recorded(block),))
+        return block
+
+
+def _fill(hits: Sequence[Hit], budget_tokens: int, counter: TokenCounter) -> RecallBlock:
+    nonce = secrets.token_urlsafe(_NONCE_BYTES)
+    candidates = [_candidate(position, hit) for position, hit in enumerate(hits)]
+    filling = fill(
+        candidates,
+        budget_tokens,
+        render=_renderer(nonce),
+        counter=counter,
+        overhead_tokens=counter(frame_head(nonce) + frame_tail(nonce)),
+    )
+    items = tuple(_item(hits[chosen.position], chosen.tokens) for chosen in filling.chosen)
+    return RecallBlock(
+        text=filling.text,
+        items=items,
+        tokens=filling.tokens,
+        budget_tokens=budget_tokens,
+        left_out=filling.left_out,
+    )
+
+
+def _renderer(nonce: str) -> Callable[[Sequence[FramedItem]], str]:
+    return lambda items: frame(items, nonce)
+
+
+def _candidate(position: int, hit: Hit) -> Candidate:
+    framed = FramedItem(heading=heading_of(hit), text=hit.episode.text)
+    return Candidate(
+        position=position,
+        tokens=estimate_tokens(frame_item(1, framed)),
+        group=hit.episode.session_id,
+        framed=framed,
+    )
+
+
+def heading_of(hit: Hit) -> str:
+    """When it happened (UTC, as far as the source says) and who spoke."""
+    episode = hit.episode
+    if episode.occurred_from is None:
+        when = "undated"
+    else:
+        moment = datetime.fromtimestamp(episode.occurred_from / limits.SECOND_US, UTC)
+        when = moment.strftime("%Y-%m-%d")
+    speaker = f" {episode.speaker}" if episode.speaker else ""
+    return f"{when}{speaker}"
+
+
+def _item(hit: Hit, tokens: int) -> RecallItem:
+    return RecallItem(
+        episode=hit.episode,
+        score=hit.score,
+        tokens=tokens,
+        reasons=hit.reasons,
+        sources=hit.sources,
+    )
+
+
+def _without_near_duplicates(hits: Sequence[Hit]) -> list[Hit]:
+    kept: list[tuple[Hit, frozenset[str]]] = []
+    for hit in hits:
+        words = frozenset(terms(hit.episode.text))
+        if all(similarity(words, other) < NEAR_DUPLICATE for _, other in kept):
+            kept.append((hit, words))
+    return [hit for hit, _ in kept]
+
+
+def _with_omission(block: RecallBlock, omission: Omission) -> RecallBlock:
+    return RecallBlock(
+        text=block.text,
+        items=block.items,
+        tokens=block.tokens,
+        budget_tokens=block.budget_tokens,
+        left_out=(*block.left_out, omission),
+    )
+
+
+def _recorded(block: RecallBlock) -> RecallEvent:
+    return RecallEvent(
+        text=block.text,
+        episode_ids=tuple(str(item.episode.id) for item in block.items),
+        tokens=block.tokens,
+    )

@@ -1,0 +1,317 @@
+"""Episodes: appended with their search terms, read, listed, searched and forgotten."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from uuid import UUID
+
+import msgspec
+
+from engrain.contracts import limits
+from engrain.contracts.episodes import (
+    Episode,
+    EpisodePage,
+    EpisodeReceipt,
+    Hit,
+    NewEpisode,
+)
+from engrain.contracts.errors import InvalidValue, LimitExceeded, NotFound
+from engrain.contracts.ids import EpisodeId, ScopeKey, SessionId, SessionKey
+from engrain.contracts.scope import Scope
+from engrain.contracts.terms import Ranked, pack_episode_key, unpack_episode_key
+from engrain.rules.budget import estimate_tokens
+from engrain.rules.cursors import seal, unseal
+from engrain.rules.identity import episode_id, twin_mark
+from engrain.rules.ranking import rank
+from engrain.rules.terms import episode_terms, query_terms
+from engrain.rules.twins import twin_text
+from engrain.rules.validation import check_episode
+from engrain.storage.database import Database, Reader, Row, Writer
+from engrain.storage.rows import read_episode, write_labels
+from engrain.storage.stores.scopes import KnownScope, Scopes
+from engrain.storage.stores.sessions import check_page_limit, resolve
+from engrain.storage.stores.terms import add_to_tail, look_up, remove_from_index, settle_tail
+
+_CURSOR = "episodes"
+_TWINS_SHOWN_MAX = 64
+_TWIN_COLUMN = 16
+
+
+class PreparedEpisode(msgspec.Struct, frozen=True):
+    """An episode with all that is derived from its words, made before the transaction."""
+
+    id: EpisodeId
+    new: NewEpisode
+    twin: bytes
+    tokens: int
+    counts: dict[str, int]
+    length: int
+
+
+Rows = list[Row]
+
+
+class SqlEpisodeStore:
+    """Implements `EpisodeStore` on either engine."""
+
+    def __init__(self, database: Database, scopes: Scopes) -> None:
+        self._database = database
+        self._scopes = scopes
+
+    def append(
+        self,
+        scope: Scope,
+        session_id: SessionId,
+        episodes: Sequence[NewEpisode],
+        *,
+        extracted_through: int | None = None,
+    ) -> EpisodeReceipt:
+        if len(episodes) > limits.episode_append_max:
+            raise LimitExceeded("episode_append_max", limits.episode_append_max, len(episodes))
+        known, key = resolve(self._database, self._scopes, scope, session_id)
+        prepared = [_prepare(known, session_id, new) for new in episodes]
+        size = sum(len(new.text) for new in episodes)
+        return self._database.write(
+            key,
+            lambda writer: _append(writer, known.key, key, prepared, extracted_through),
+            size=size,
+        )
+
+    def read_watermark(self, scope: Scope, session_id: SessionId) -> int:
+        _, key = resolve(self._database, self._scopes, scope, session_id)
+        with self._database.read() as reader:
+            return int(_read_extraction(reader, key)[0])
+
+    def read(self, scope: Scope, episode_id: EpisodeId) -> Episode:
+        known = self._scopes.find(scope)
+        if known is None:
+            raise NotFound("episode", episode_id)
+        with self._database.read() as reader:
+            key = _find_key(reader, known.key, episode_id)
+            row = reader.one("episodes.read", scope_key=known.key.scope, episode_key=key)
+        assert row is not None, "found by its id in the same snapshot"
+        return read_episode(row)
+
+    def list(
+        self,
+        scope: Scope,
+        *,
+        session_id: SessionId | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> EpisodePage:
+        check_page_limit(limit)
+        known = self._scopes.find(scope)
+        if known is None:
+            return EpisodePage((), None)
+        with self._database.read() as reader:
+            after = _unseal(known, cursor) if cursor else 0
+            rows = self._list_rows(reader, known.key, session_id, after, limit + 1)
+        items = tuple(read_episode(row) for row in rows[:limit])
+        more = len(rows) > limit
+        next_page = seal(_CURSOR, (rows[limit - 1][2],), known.secret) if more else None
+        return EpisodePage(items, next_page)
+
+    def _list_rows(
+        self,
+        reader: Reader,
+        scope: ScopeKey,
+        session_id: SessionId | None,
+        after: int,
+        limit: int,
+    ) -> Rows:
+        where = {"scope_key": scope.scope, "limit": limit}
+        if session_id is None:
+            return reader.all("episodes.list", after=after, **where)
+        row = reader.one("sessions.find_key", scope_key=scope.scope, session_id=session_id.bytes)
+        if row is None:
+            raise NotFound("session", session_id)
+        first = pack_episode_key(row[0], 0)
+        return reader.all(
+            "episodes.list_session", session_key=row[0], after=max(after, first), **where
+        )
+
+    def search(self, scope: Scope, query: str, *, limit: int = 20) -> tuple[Hit, ...]:
+        if not 1 <= limit <= limits.search_limit_max:
+            raise InvalidValue("limit", f"must be 1 to {limits.search_limit_max}")
+        if len(query) > limits.query_bytes_max:
+            raise LimitExceeded("query_bytes_max", limits.query_bytes_max, len(query))
+        known = self._scopes.find(scope)
+        words = query_terms(query)
+        if known is None or not words:
+            return ()
+        with self._database.read() as reader:
+            statistics, postings = look_up(reader, known.key, words)
+            ranked = rank(words, statistics, postings, limit=2 * limit)
+            return _show(reader, known.key, ranked, limit)
+
+    def tombstone(self, scope: Scope, episode_ids: Sequence[EpisodeId]) -> int:
+        known = self._scopes.find(scope)
+        if known is None:
+            return 0
+
+        def body(writer: Writer) -> int:
+            found = [
+                (row[0], wanted)
+                for wanted in dict.fromkeys(episode_ids)
+                if (row := _find(writer, known.key, wanted))
+            ]
+            for session in sorted({unpack_episode_key(key)[0] for key, _ in found}):
+                writer.one("sessions.lock", scope_key=known.key.scope, session_key=session)
+            for key, wanted in found:
+                _forget(writer, known.key, key, wanted)
+            return len(found)
+
+        return self._database.write(known.key, body)
+
+    def settle(self, scope: Scope) -> int:
+        known = self._scopes.find(scope)
+        if known is None:
+            return 0
+        return self._database.write(known.key, lambda writer: settle_tail(writer, known.key))
+
+    def unsettled(self, scope: Scope) -> int:
+        known = self._scopes.find(scope)
+        if known is None:
+            return 0
+        with self._database.read() as reader:
+            row = reader.one("terms.count_tail", scope_key=known.key.scope)
+        return int(row[0]) if row else 0
+
+
+def _prepare(known: KnownScope, session_id: SessionId, new: NewEpisode) -> PreparedEpisode:
+    check_episode(new)
+    found = episode_terms(new.text, speaker=new.speaker, occurred_from=new.occurred_from)
+    place = (new.first_sequence, new.last_sequence, new.ordinal)
+    return PreparedEpisode(
+        EpisodeId(episode_id(known.secret, session_id, *place)),
+        new,
+        twin_mark(known.secret, twin_text(new.text)),
+        estimate_tokens(new.text),
+        Counter(found),
+        len(found),
+    )
+
+
+def _append(
+    writer: Writer,
+    scope: ScopeKey,
+    key: SessionKey,
+    prepared: Sequence[PreparedEpisode],
+    extracted_through: int | None,
+) -> EpisodeReceipt:
+    through, number = _read_extraction(writer, key)
+    ids = [{"scope_key": scope.scope, "episode_id": one.id.bytes} for one in prepared]
+    statuses = writer.all_of("episodes.status", ids)
+    fresh: dict[EpisodeId, tuple[int, PreparedEpisode]] = {}
+    for one, status in zip(prepared, statuses, strict=True):
+        if not status and one.id not in fresh:
+            number += 1
+            fresh[one.id] = (pack_episode_key(key.session, number), one)
+    writer.run_many("episodes.add", [_row(writer, scope, at, one) for at, one in fresh.values()])
+    add_to_tail(writer, scope, [(at, one.counts, one.length) for at, one in fresh.values()])
+    if fresh or extracted_through is not None:
+        writer.run(
+            "sessions.set_extraction",
+            scope_key=key.scope,
+            session_key=key.session,
+            extracted_through=max(through, extracted_through or 0),
+            episode_count=number,
+        )
+    forgotten = sum(("tombstoned",) in status for status in statuses)
+    return EpisodeReceipt(
+        ids=tuple(one.id for one in prepared),
+        written=len(fresh),
+        known=len(prepared) - len(fresh) - forgotten,
+        tombstoned=forgotten,
+    )
+
+
+def _row(writer: Writer, scope: ScopeKey, key: int, one: PreparedEpisode) -> dict[str, object]:
+    new = one.new
+    return {
+        "scope_key": scope.scope,
+        "episode_key": key,
+        "episode_id": one.id.bytes,
+        "text": new.text,
+        "speaker": new.speaker,
+        "first_sequence": new.first_sequence,
+        "last_sequence": new.last_sequence,
+        "ordinal": new.ordinal,
+        "occurred_from": new.occurred_from,
+        "occurred_to": new.occurred_to,
+        "recorded_at": writer.now_us,
+        "importance": float(new.importance),
+        "origin": str(new.origin),
+        "sensitivity": int(new.sensitivity),
+        "labels": write_labels(new.labels),
+        "twin": one.twin,
+        "tokens": one.tokens,
+    }
+
+
+def _show(reader: Reader, scope: ScopeKey, ranked: Sequence[Ranked], limit: int) -> tuple[Hit, ...]:
+    """Hits in their order, equal scores newest first; of twins the newest, with all sources."""
+    where = {"scope_key": scope.scope}
+    keys = [{**where, "episode_key": one.key} for one in ranked]
+    rows = [found[0] for found in reader.all_of("episodes.read", keys)]
+    twins = reader.all_of(
+        "episodes.list_twins",
+        [{**where, "twin": row[_TWIN_COLUMN], "limit": _TWINS_SHOWN_MAX} for row in rows],
+    )
+    best: dict[bytes, tuple[Ranked, Row, list[Row]]] = {}
+    for one, row, family in zip(ranked, rows, twins, strict=True):
+        best.setdefault(row[_TWIN_COLUMN], (one, row, family))
+    hits = [_hit(reader, where, one, row, family) for one, row, family in best.values()]
+    hits.sort(key=lambda hit: (-hit.score, -hit.episode.recorded_at, hit.episode.id.bytes))
+    return tuple(hits[:limit])
+
+
+def _hit(reader: Reader, where: dict[str, int], one: Ranked, row: Row, family: Rows) -> Hit:
+    newest = family[0]
+    if newest[1] != row[2]:
+        found = reader.one("episodes.read", episode_key=newest[1], **where)
+        assert found is not None, "a twin of the same snapshot"
+        row = found
+    reasons = tuple(f"term:{term}" for term in one.terms) or ("neighbour",)
+    return Hit(
+        episode=read_episode(row),
+        score=one.score,
+        sources=tuple(EpisodeId(UUID(bytes=twin[0])) for twin in family),
+        reasons=reasons,
+    )
+
+
+def _forget(writer: Writer, scope: ScopeKey, key: int, wanted: EpisodeId) -> None:
+    remove_from_index(writer, scope, key)
+    writer.run("episodes.delete", scope_key=scope.scope, episode_key=key)
+    writer.run(
+        "tombstones.add",
+        scope_key=scope.scope,
+        kind="episode",
+        mark=wanted.bytes,
+        recorded_at=writer.now_us,
+    )
+
+
+def _find(reader: Reader, scope: ScopeKey, wanted: EpisodeId) -> Row | None:
+    return reader.one("episodes.find_key", scope_key=scope.scope, episode_id=wanted.bytes)
+
+
+def _find_key(reader: Reader, scope: ScopeKey, wanted: EpisodeId) -> int:
+    row = _find(reader, scope, wanted)
+    if row is None:
+        raise NotFound("episode", wanted)
+    return int(row[0])
+
+
+def _read_extraction(reader: Reader, key: SessionKey) -> Row:
+    row = reader.one("sessions.read_extraction", scope_key=key.scope, session_key=key.session)
+    if row is None:
+        raise NotFound("session", "that was removed")
+    return row
+
+
+def _unseal(known: KnownScope, cursor: str) -> int:
+    return int(unseal(_CURSOR, cursor, known.secret)[0])
