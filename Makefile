@@ -1,17 +1,52 @@
 # Two commands set up everything: `make demo` runs the main job, `make test` the tests.
+# Needed: python3 (3.11 or newer, with venv) and make. Nothing else is touched outside this folder.
+
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.9
+DATA ?= examples/conversations.json
+DEMO := $(VENV)/demo
+
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: setup test
+.PHONY: help setup demo test check eval bench docs clean
 
-setup: $(VENV)/.ready
+help: ## Show what can be made
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
+
+setup: $(VENV)/.ready ## Create the environment from the lock
 
 $(VENV)/.ready: pyproject.toml uv.lock
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	@$(BIN)/uv sync --quiet --frozen --inexact --python $(BIN)/python
 	@touch $@
+
+demo: setup ## Import the example conversations and recall from them
+	@mkdir -p -m 700 $(DEMO)
+	@$(BIN)/engrain import examples/conversations.json --home $(DEMO)
+	@$(BIN)/engrain recall "which database did I choose for the shop, and why?" --budget 300 --home $(DEMO)
+	@$(BIN)/engrain sessions list --all --home $(DEMO)
+
+test: check ## Run every check and test
+	$(BIN)/pytest -n 2
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+eval: setup ## Measure recall quality: make eval DATA=path
+	$(BIN)/python bench/evaluate.py $(DATA) $(if $(JSON),--json)
+
+bench: setup ## Measure speed against floors and peers
+	$(BIN)/python bench/speed.py
+
+docs: setup ## Write the generated pages anew
+	$(BIN)/python -m engrain.testing.pages
+
+clean: ## Remove the environment and caches
+	rm -rf $(VENV) .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis

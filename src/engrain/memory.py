@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import os
 import warnings
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from engrain.config import Config
 from engrain.contracts.audit import AuditStore
 from engrain.contracts.clock import Clock
 from engrain.contracts.episodes import EpisodeStore
 from engrain.contracts.ids import Ids
+from engrain.contracts.imports import FormatReader
 from engrain.contracts.workspace import Workspaces
-from engrain.formats.registry import READERS
 from engrain.services.enrichment import Enrichment
 from engrain.services.imports import Imports
 from engrain.services.recall import Recall
@@ -36,8 +34,17 @@ from engrain.system.clock import SystemClock
 from engrain.system.ids import SystemIds
 from engrain.system.workspace import SystemWorkspaces
 
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def _load_readers() -> Sequence[FormatReader]:
+    from engrain.formats.registry import READERS
+
+    return READERS
 
 
 class Memory:
@@ -85,7 +92,7 @@ class Memory:
             SqlForkStore(database, scopes, ids),
             workspaces,
         )
-        self.imports = Imports(READERS, sessions, leases, transcript, enrichment)
+        self.imports = Imports(_load_readers, sessions, leases, transcript, enrichment)
 
     @classmethod
     def open(
@@ -116,6 +123,9 @@ class Memory:
 
         A cancelled call waits until its verb has ended, so that no write goes on unseen.
         """
+        import asyncio  # the async door alone needs it, and it costs as much as all the rest
+        from concurrent.futures import ThreadPoolExecutor
+
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.config.async_workers, "engrain")
         loop = asyncio.get_running_loop()

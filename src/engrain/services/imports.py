@@ -57,13 +57,13 @@ class Imports:
 
     def __init__(
         self,
-        readers: Sequence[FormatReader],
+        load_readers: Callable[[], Sequence[FormatReader]],
         sessions: SessionStore,
         leases: LeaseStore,
         transcript: TranscriptStore,
         enrichment: Enrichment,
     ) -> None:
-        self._readers = readers
+        self._load_readers = load_readers
         self._sessions = sessions
         self._leases = leases
         self._transcript = transcript
@@ -72,7 +72,7 @@ class Imports:
     @property
     def formats(self) -> tuple[str, ...]:
         """Names of the formats that can be read."""
-        return tuple(reader.name for reader in self._readers)
+        return tuple(reader.name for reader in self._load_readers())
 
     def run(
         self,
@@ -129,13 +129,13 @@ class Imports:
 
     def _reader_for(self, source: SourceFile, format: str) -> FormatReader:
         if format != "auto":
-            for reader in self._readers:
+            for reader in self._load_readers():
                 if reader.name == format:
                     return reader
             raise InvalidValue("format", f"must be auto or one of {', '.join(self.formats)}")
         with source.open() as stream:
             head = stream.read(HEAD_BYTES)
-        for reader in self._readers:
+        for reader in self._load_readers():
             if reader.recognises(source.name, head):
                 return reader
         raise UnknownFormat(f"no reader recognises {source.name}")
