@@ -13,12 +13,12 @@ from typing import Any, Final
 
 import msgspec
 
-from engrain.contracts.errors import InvalidValue, UnknownFormat
+from engrain.contracts.errors import EngrainError, UnknownFormat
 from engrain.contracts.events import Erased, Event, StoredEvent, Summary
 from engrain.contracts.imports import ImportItem, SessionBegins, Skipped, SourceFile
-from engrain.contracts.scope import HOST, Origin
+from engrain.contracts.scope import Origin
 from engrain.contracts.sessions import Session
-from engrain.formats.documents import Document, Record, iter_documents, record_of
+from engrain.formats.documents import Document, Record, iter_documents, record_of, title_of
 from engrain.formats.json_stream import iter_lines
 from engrain.formats.turns import TurnBuilder
 
@@ -120,7 +120,7 @@ def _begin(session: Session) -> SessionBegins:
     workspace = session.workspace
     return SessionBegins(
         source_id=str(session.id),
-        title=session.title,
+        title=title_of(session.title),
         started_at=session.created_at,
         directory=workspace.name if workspace.is_directory else None,
     )
@@ -159,17 +159,19 @@ def _read_line(document: Document) -> ArchiveItem | ArchiveEnd:
         if "end" in record:
             return msgspec.convert(record["end"], ArchiveEnd)
         if record.keys() >= _EVENT_KEYS:
-            return _read_event(record)
-    except (msgspec.ValidationError, InvalidValue):
+            return _read_event(record, is_repaired=document.is_repaired)
+    except (msgspec.ValidationError, EngrainError):
         return Skipped(document.piece.where, "invalid_value")
     return Skipped(document.piece.where, "unknown_line")
 
 
-def _read_event(record: Record) -> StoredEvent:
+def _read_event(record: Record, *, is_repaired: bool) -> StoredEvent:
     body: Record = record_of(record["event"])
     kind: Any = Erased if body.get("kind") == "erased" else Event
     event = msgspec.convert(body, kind)
-    Origin(getattr(event, "origin", HOST))
+    Origin(event.origin)
+    if is_repaired:
+        event = msgspec.structs.replace(event, repaired=True)
     return StoredEvent(
         sequence=msgspec.convert(record["sequence"], int),
         turn=msgspec.convert(record["turn"], int),

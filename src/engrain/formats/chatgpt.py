@@ -28,7 +28,7 @@ from engrain.formats.documents import (
     words,
 )
 from engrain.formats.json_stream import iter_elements
-from engrain.formats.turns import TurnBuilder
+from engrain.formats.turns import TurnBuilder, iter_session
 
 _MAPPING: Final = re.compile(rb'"mapping"\s*:\s*\{')
 
@@ -109,11 +109,14 @@ class _Conversation:
         if "mapping" not in self._record:
             yield Skipped(self._document.piece.where, "not_a_conversation")
             return
-        yield SessionBegins(
+        begins = SessionBegins(
             source_id=self._source_id,
             title=title_of(self._record.get("title")),
             started_at=micros_of_seconds(self._record.get("create_time")),
         )
+        yield from iter_session(begins, self._turns())
+
+    def _turns(self) -> Iterator[ImportItem]:
         mapping = record_of(self._record.get("mapping"))
         line = pick_line(mapping, text_of(self._record.get("current_node")))
         if beside := _count_messages(list(mapping.values())) - _count_messages(line):

@@ -28,7 +28,7 @@ from engrain.formats.documents import (
     words,
 )
 from engrain.formats.json_stream import iter_elements
-from engrain.formats.turns import TurnBuilder
+from engrain.formats.turns import TurnBuilder, iter_session
 
 _MESSAGES: Final = re.compile(rb'"chat_messages"\s*:')
 _SPOKEN_PARTS: Final = ("text", "tool_use", "tool_result")
@@ -99,11 +99,14 @@ class _Conversation:
         if "chat_messages" not in self._record:
             yield Skipped(self._document.piece.where, "not_a_conversation")
             return
-        yield SessionBegins(
+        begins = SessionBegins(
             source_id=self._source_id,
             title=title_of(self._record.get("name")),
             started_at=micros_of_iso(self._record.get("created_at")),
         )
+        yield from iter_session(begins, self._turns())
+
+    def _turns(self) -> Iterator[ImportItem]:
         messages = records_of(self._record.get("chat_messages"))
         line = pick_line(messages, id_of(self._record.get("current_leaf_message_uuid")))
         if len(line) < len(messages):
@@ -141,7 +144,10 @@ class _Conversation:
     def _answered(self, message: Record, source_id: str) -> Iterator[ImportItem]:
         occurred_at = micros_of_iso(message.get("created_at"))
         waiting: list[tuple[str, str]] = []
-        for index, part in enumerate(_parts(message)):
+        parts = _parts(message)
+        if not parts:
+            yield from self._builder.skip(source_id, "empty")
+        for index, part in enumerate(parts):
             part_id = f"{source_id}/{index}" if index else source_id
             at = micros_of_iso(part.get("start_timestamp")) or occurred_at
             if part.get("type") == "text":

@@ -83,10 +83,9 @@ def _chunks(stream: BinaryIO) -> Iterator[bytes]:
     first = stream.read(_CHUNK_BYTES)
     while 0 < len(first) < len(_BOM) and (more := stream.read(_CHUNK_BYTES)):
         first += more
-    chunk = first.removeprefix(_BOM)
-    while chunk:
+    yield first.removeprefix(_BOM)
+    while chunk := stream.read(_CHUNK_BYTES):
         yield chunk
-        chunk = stream.read(_CHUNK_BYTES)
 
 
 class _Held:

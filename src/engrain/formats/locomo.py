@@ -25,7 +25,7 @@ from engrain.formats.documents import (
     title_of,
 )
 from engrain.formats.json_stream import iter_elements
-from engrain.formats.turns import TurnBuilder
+from engrain.formats.turns import TurnBuilder, iter_session
 
 _KEYS: Final = re.compile(rb'"(?:dia_id|speaker_a|session_\d+_date_time)"\s*:|"evidence"\s*:\s*\[')
 _SESSION: Final = re.compile(r"session_(\d{1,9})")
@@ -53,28 +53,32 @@ def _read_sample(document: Document) -> Iterator[ImportItem]:
     conversation = record_of(sample.get("conversation"))
     sample_id = id_of(sample.get("sample_id")) or str(document.piece.number)
     for key in sorted(filter(_SESSION.fullmatch, conversation), key=_session_number):
-        yield from _read_session(document, f"{sample_id}/{key}", key)
+        begins = _begin(conversation, f"{sample_id}/{key}", key)
+        yield from iter_session(begins, _read_turns(document, begins, key))
 
 
 def _session_number(key: str) -> int:
     return int(key.removeprefix("session_"))
 
 
-def _read_session(document: Document, source_id: str, key: str) -> Iterator[ImportItem]:
-    conversation = record_of(document.record.get("conversation"))
+def _begin(conversation: Record, source_id: str, key: str) -> SessionBegins:
     date = text_of(conversation.get(f"{key}_date_time"))
-    occurred_at = micros_of_spoken(date)
+    persons = [text_of(conversation.get(name)) for name in ("speaker_a", "speaker_b")]
+    title = ", ".join(filter(None, [" and ".join(filter(None, persons)), date]))
+    started_at = micros_of_spoken(date)
+    return SessionBegins(source_id=source_id, title=title_of(title), started_at=started_at)
+
+
+def _read_turns(document: Document, begins: SessionBegins, key: str) -> Iterator[ImportItem]:
+    conversation = record_of(document.record.get("conversation"))
     first = text_of(conversation.get("speaker_a"))
-    speakers = [first, text_of(conversation.get("speaker_b"))]
-    title = title_of(", ".join(filter(None, [" and ".join(filter(None, speakers)), date])))
-    yield SessionBegins(source_id=source_id, title=title, started_at=occurred_at)
     builder = TurnBuilder("import:locomo")
     for position, said in enumerate(list_of(conversation.get(key)), start=1):
         if not isinstance(said, dict):
-            yield Skipped(f"{source_id}:{position}", "not_an_object")
+            yield Skipped(f"{begins.source_id}:{position}", "not_an_object")
             continue
         speaker = text_of(said.get("speaker")) or None
-        event = UserMessage(text=_words(said), speaker=speaker, occurred_at=occurred_at)
+        event = UserMessage(text=_words(said), speaker=speaker, occurred_at=begins.started_at)
         yield from builder.add(
             event,
             id_of(said.get("dia_id")) or str(position),

@@ -8,6 +8,7 @@ decision follows from what came before it alone, so that a grown file gives its 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -23,7 +24,7 @@ from engrain.contracts.events import (
     ToolResult,
     UserMessage,
 )
-from engrain.contracts.imports import ImportedEvent, ImportItem, Skipped, TurnRead
+from engrain.contracts.imports import ImportedEvent, ImportItem, SessionBegins, Skipped, TurnRead
 from engrain.contracts.text import REPLACEMENT, cut_text, repair_text
 
 speaker_bytes_max: Final = 256
@@ -227,6 +228,18 @@ class TurnBuilder:
         self._turn, self._turn_bytes = [], 0
 
 
+def iter_session(begins: SessionBegins, items: Iterable[ImportItem]) -> Iterator[ImportItem]:
+    """A session's items, its name before the first turn; `empty_session` where there is none."""
+    has_begun = False
+    for item in items:
+        if isinstance(item, TurnRead) and not has_begun:
+            has_begun = True
+            yield begins
+        yield item
+    if not has_begun:
+        yield Skipped(begins.source_id, "empty_session")
+
+
 def _unfit_word(event: Event) -> str:
     """Why no transcript can hold the event, or the empty text."""
     if isinstance(event, _SPOKEN) and not event.text.strip():
@@ -249,9 +262,13 @@ def fit_text(event: Event) -> Event | None:
 
 
 def _numbered(taken: dict[str, int], name: str) -> str:
-    """The name, or the name and its number where it was taken before."""
-    taken[name] = number = taken.get(name, 0) + 1
-    return name if number == 1 else _numbered(taken, f"{name}#{number}")
+    """The name, or the name and a number where it was taken before."""
+    unique = name
+    while unique in taken:
+        taken[name] += 1
+        unique = f"{name}#{taken[name]}"
+    taken[unique] = 1
+    return unique
 
 
 def _answer(pair: _Pair, source_id: str, result: ToolResult) -> ImportedEvent:
