@@ -46,7 +46,7 @@ bench: setup ## Measure speed against floors and peers
 	$(BIN)/python bench/speed.py
 
 docs: setup ## Write the generated pages anew
-	$(BIN)/python -m engrain.testing.pages
+	$(BIN)/python docs/generate.py
 
 clean: ## Remove the environment and caches
 	rm -rf $(VENV) .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -13,6 +13,7 @@ import msgspec
 
 from engrain.contracts import limits
 from engrain.contracts.errors import ReplayRequired, SessionBusy, StaleLease, StaleReplay
+from engrain.rules.transitions import LEASE, may
 
 
 class HeldLease(msgspec.Struct, frozen=True):
@@ -28,9 +29,16 @@ def is_live(deadline_us: int, now_us: int, ttl_us: int = limits.lease_ttl_us) ->
     return 0 < deadline_us - now_us <= ttl_us
 
 
+def lease_state(held: HeldLease, now_us: int) -> str:
+    """The state of `transitions.LEASE` that the row is in."""
+    if held.digest is None:
+        return "free"
+    return "live" if is_live(held.deadline_us, now_us) else "expired"
+
+
 def decide_claim(held: HeldLease, session_id: UUID, now_us: int) -> int:
     """The epoch of the new lease; raises `SessionBusy` while another is live."""
-    if held.digest is not None and is_live(held.deadline_us, now_us):
+    if not may(LEASE, lease_state(held, now_us), "claim"):
         wait_s = (held.deadline_us - now_us) / limits.SECOND_US
         raise SessionBusy(session_id, held.deadline_us, wait_s)
     return held.epoch + 1
@@ -52,7 +60,7 @@ def check_holder(held: HeldLease, digest: bytes, epoch: int) -> None:
 def check_authority(held: HeldLease, digest: bytes, epoch: int, now_us: int) -> None:
     """Raises `StaleLease` unless this token holds a live lease."""
     check_holder(held, digest, epoch)
-    if not is_live(held.deadline_us, now_us):
+    if not may(LEASE, lease_state(held, now_us), "write"):
         raise StaleLease("the lease has expired; renew it, or claim and replay again")
 
 

@@ -206,7 +206,8 @@ def _append(
     statuses = writer.all_of("episodes.status", ids)
     fresh: dict[EpisodeId, tuple[int, PreparedEpisode]] = {}
     for one, status in zip(prepared, statuses, strict=True):
-        if not status and one.id not in fresh:
+        state = status[0][0] if status else "absent"
+        if state == "absent" and one.id not in fresh:
             number += 1
             fresh[one.id] = (pack_episode_key(key.session, number), one)
     writer.run_many("episodes.add", [_row(writer, scope, at, one) for at, one in fresh.values()])
