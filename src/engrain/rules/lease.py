@@ -46,9 +46,7 @@ def decide_claim(held: HeldLease, session_id: UUID, now_us: int) -> int:
 
 def is_holder(held: HeldLease, digest: bytes, epoch: int) -> bool:
     """True when this token still is the one in the row."""
-    return (
-        held.digest is not None and held.epoch == epoch and compare_digest(held.digest, digest)
-    )
+    return held.digest is not None and held.epoch == epoch and compare_digest(held.digest, digest)
 
 
 def check_holder(held: HeldLease, digest: bytes, epoch: int) -> None:
