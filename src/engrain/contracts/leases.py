@@ -83,9 +83,18 @@ class LeaseStore(Protocol):
     """Grants, prolongs and ends leases, each in one transaction."""
 
     def claim(
-        self, scope: Scope, session_id: SessionId, *, ttl_us: int = limits.lease_ttl_us
+        self,
+        scope: Scope,
+        session_id: SessionId,
+        *,
+        ttl_us: int = limits.lease_ttl_us,
+        workspace: Workspace | None = None,
     ) -> SessionLease:
-        """The lease, unless another is live (`SessionBusy`). `ttl_us` may be shorter than usual."""
+        """The lease, unless another is live (`SessionBusy`). `ttl_us` may be shorter than usual.
+
+        With `workspace` the session must be bound to it (`WorkspaceMismatch`); a directory that
+        was renamed since is known by its new path from now on.
+        """
         ...
 
     def renew(self, lease: SessionLease) -> None:

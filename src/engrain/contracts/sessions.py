@@ -85,6 +85,20 @@ class SessionStore(Protocol):
         operation_id: OperationId | None = None,
     ) -> Session: ...
 
+    def relink(
+        self,
+        scope: Scope,
+        session_id: SessionId,
+        workspace: Workspace,
+        *,
+        operation_id: OperationId | None = None,
+    ) -> Session:
+        """Binds every session of this one's workspace to `workspace`, with an audit entry.
+
+        `SessionBusy` while one of them has a writer.
+        """
+        ...
+
 
 def parse_session_id(text: str) -> SessionId:
     """The id in `text`; raises `InvalidValue` when it is none."""

@@ -38,10 +38,15 @@ def lease_state(held: HeldLease, now_us: int) -> str:
 
 def decide_claim(held: HeldLease, session_id: UUID, now_us: int) -> int:
     """The epoch of the new lease; raises `SessionBusy` while another is live."""
+    check_unheld(held, session_id, now_us)
+    return held.epoch + 1
+
+
+def check_unheld(held: HeldLease, session_id: UUID, now_us: int) -> None:
+    """Raises `SessionBusy` while a lease on the session is live."""
     if not may(LEASE, lease_state(held, now_us), "claim"):
         wait_s = (held.deadline_us - now_us) / limits.SECOND_US
         raise SessionBusy(session_id, held.deadline_us, wait_s)
-    return held.epoch + 1
 
 
 def is_holder(held: HeldLease, digest: bytes, epoch: int) -> bool:

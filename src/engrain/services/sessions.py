@@ -161,10 +161,17 @@ class Sessions:
         bound = None if workspace is None else self.workspace(workspace)
         return self._sessions.list(scope, workspace=bound, cursor=cursor, limit=limit)
 
-    def lease(self, scope: Scope, session_id: SessionId) -> SessionWriter:
-        """The one writer of the session, its history replayed; `SessionBusy` while it has one."""
+    def lease(
+        self, scope: Scope, session_id: SessionId, *, workspace: WorkspaceLike = None
+    ) -> SessionWriter:
+        """The one writer of the session, its history replayed; `SessionBusy` while it has one.
+
+        With `workspace` the session must be bound to it; a directory that was renamed since is
+        known by its new path from now on.
+        """
+        claimed = None if workspace is None else self.workspace(workspace)
         writer = SessionWriter(
-            self._leases.claim(scope, session_id),
+            self._leases.claim(scope, session_id, workspace=claimed),
             self._leases,
             self._transcript,
             self._snapshots,
@@ -223,3 +230,19 @@ class Sessions:
         workspace = self._sessions.read(scope, session_id).workspace
         if workspace.is_directory:
             self._workspaces.validate(workspace)
+
+    def relink_workspace(
+        self,
+        scope: Scope,
+        session_id: SessionId,
+        directory: Path,
+        *,
+        operation_id: OperationId | None = None,
+    ) -> Session:
+        """An operator's word that `directory` is this session's workspace, copied or restored.
+
+        Every session of the same workspace moves along, and an audit entry says so. `SessionBusy`
+        while one of them has a writer.
+        """
+        workspace = self._workspaces.read(str(directory))
+        return self._sessions.relink(scope, session_id, workspace, operation_id=operation_id)

@@ -8,6 +8,7 @@ import msgspec
 
 from engrain.contracts.audit import AuditEntry
 from engrain.contracts.errors import Corrupt
+from engrain.contracts.ids import ScopeKey
 from engrain.contracts.scope import Scope
 from engrain.rules.canonical import canonical_bytes
 from engrain.rules.chain import audit_link
@@ -27,29 +28,9 @@ class SqlAuditStore:
 
     def record(self, scope: Scope, name: str, facts: Mapping[str, str | int]) -> AuditEntry:
         known = self._scopes.ensure(scope)
-
-        def body(writer: Writer) -> AuditEntry:
-            head = writer.one("audit.head", scope_key=known.key.scope) or (0, _FIRST)
-            number, recorded_at = head[0] + 1, writer.now_us
-            link = audit_link(head[1], number, recorded_at, _body(name, facts))
-            writer.run(
-                "audit.add",
-                scope_key=known.key.scope,
-                number=number,
-                name=name,
-                facts=msgspec.json.encode(dict(facts)).decode(),
-                recorded_at=recorded_at,
-                link=link,
-            )
-            return AuditEntry(
-                number=number,
-                name=name,
-                facts=dict(facts),
-                recorded_at=recorded_at,
-                link=link.hex(),
-            )
-
-        return self._database.write(known.key, body)
+        return self._database.write(
+            known.key, lambda writer: add_entry(writer, known.key, name, facts)
+        )
 
     def list(self, scope: Scope, *, after: int = 0, limit: int = 100) -> tuple[AuditEntry, ...]:
         known = self._scopes.find(scope)
@@ -69,6 +50,27 @@ class SqlAuditStore:
                     raise Corrupt(f"audit entry {count + 1} does not fit the chain")
                 count += 1
         return count
+
+
+def add_entry(
+    writer: Writer, scope: ScopeKey, name: str, facts: Mapping[str, str | int]
+) -> AuditEntry:
+    """Adds the next entry of the scope's chain; the writer holds the scope."""
+    head = writer.one("audit.head", scope_key=scope.scope) or (0, _FIRST)
+    number, recorded_at = head[0] + 1, writer.now_us
+    link = audit_link(head[1], number, recorded_at, _body(name, facts))
+    writer.run(
+        "audit.add",
+        scope_key=scope.scope,
+        number=number,
+        name=name,
+        facts=msgspec.json.encode(dict(facts)).decode(),
+        recorded_at=recorded_at,
+        link=link,
+    )
+    return AuditEntry(
+        number=number, name=name, facts=dict(facts), recorded_at=recorded_at, link=link.hex()
+    )
 
 
 def _body(name: str, facts: Mapping[str, str | int]) -> bytes:

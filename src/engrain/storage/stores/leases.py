@@ -13,7 +13,7 @@ from engrain.rules.lease import HeldLease, check_holder, decide_claim
 from engrain.storage.database import Database, Row, Writer
 from engrain.storage.stores.scopes import Scopes
 from engrain.storage.stores.sessions import resolve
-from engrain.storage.stores.workspaces import read_bound_workspace
+from engrain.storage.stores.workspaces import confirm_workspace
 
 TOKEN_BYTES = 32
 
@@ -27,7 +27,12 @@ class SqlLeaseStore:
         self._ids = ids
 
     def claim(
-        self, scope: Scope, session_id: SessionId, *, ttl_us: int = limits.lease_ttl_us
+        self,
+        scope: Scope,
+        session_id: SessionId,
+        *,
+        ttl_us: int = limits.lease_ttl_us,
+        workspace: Workspace | None = None,
     ) -> SessionLease:
         if not 0 < ttl_us <= limits.lease_ttl_us:
             raise InvalidValue("ttl_us", f"must be 1 to {limits.lease_ttl_us:,}")
@@ -47,10 +52,10 @@ class SqlLeaseStore:
                 deadline=deadline,
                 opened_at=writer.now_us,
             )
-            return epoch, deadline, read_bound_workspace(writer, known.key, row[3])
+            return epoch, deadline, confirm_workspace(writer, known.key, row[3], workspace)
 
-        epoch, deadline, workspace = self._database.write(key, body)
-        binding = LeaseBinding(key, known.secret, workspace)
+        epoch, deadline, bound = self._database.write(key, body)
+        binding = LeaseBinding(key, known.secret, bound)
         return SessionLease(
             scope,
             session_id,

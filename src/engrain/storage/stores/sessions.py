@@ -18,9 +18,10 @@ from engrain.rules.cursors import seal, unseal
 from engrain.rules.identity import request_digest, session_source_mark
 from engrain.storage.database import Database, Reader, Row, Writer
 from engrain.storage.rows import read_session, workspace_identity
+from engrain.storage.stores.audit import add_entry
 from engrain.storage.stores.operations import acknowledging, record_operation, repeated
 from engrain.storage.stores.scopes import KnownScope, Scopes
-from engrain.storage.stores.workspaces import ensure_workspace, find_workspace
+from engrain.storage.stores.workspaces import ensure_workspace, find_workspace, move_workspace
 
 _CURSOR = "sessions"
 _LATEST = (2**63 - 1, b"\xff" * 17)
@@ -170,6 +171,35 @@ class SqlSessionStore:
 
         with acknowledging(operation):
             return self._database.write(key, body)
+
+    def relink(
+        self,
+        scope: Scope,
+        session_id: SessionId,
+        workspace: Workspace,
+        *,
+        operation_id: OperationId | None = None,
+    ) -> Session:
+        known, key = resolve(self._database, self._scopes, scope, session_id)
+        identity = workspace_identity(workspace)
+        digest = request_digest(known.secret, "relink", (session_id.bytes, identity))
+        operation = operation_id or OperationId(self._ids.uuid7())
+
+        def body(writer: Writer) -> Session:
+            if not (operation_id and repeated(writer, known.key, operation, "relink", digest)):
+                row = writer.one(
+                    "sessions.find_key", scope_key=key.scope, session_id=session_id.bytes
+                )
+                if row is None:
+                    raise NotFound("session", session_id)
+                moved = move_workspace(writer, known.key, row[1], workspace)
+                facts: dict[str, str | int] = {"session_id": str(session_id), "sessions": moved}
+                add_entry(writer, known.key, "workspace_relinked", facts)
+                record_operation(writer, key, operation, "relink", digest)
+            return _read(writer, known.key, session_id)
+
+        with acknowledging(operation):
+            return self._database.write(known.key, body)
 
 
 def add_session(writer: Writer, scope: ScopeKey, new: NewSession) -> SessionKey:

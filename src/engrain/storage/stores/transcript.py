@@ -6,11 +6,19 @@ Everything slow, which is encoding, committing and digesting, happens before the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import msgspec
 
 from engrain.contracts import limits
-from engrain.contracts.errors import Corrupt, InvalidValue, LimitExceeded, NotFound, Uncertain
+from engrain.contracts.errors import (
+    Corrupt,
+    EngrainError,
+    InvalidValue,
+    LimitExceeded,
+    NotFound,
+    Uncertain,
+)
 from engrain.contracts.events import KIND_OF, Event, StoredEvent, ToolCall
 from engrain.contracts.ids import Ids, OperationId, ScopeKey, SessionId, SessionKey
 from engrain.contracts.leases import SessionLease
@@ -87,7 +95,8 @@ class SqlTranscriptStore:
             raise Uncertain(lost.message, prepared.operation_id) from lost
         _advance(lease, receipt, deadline, events)
         if stepped_us > limits.clock_step_back_audit_us:
-            self._audit.record(lease.scope, "clock_stepped_back", {"by_us": stepped_us})
+            with suppress(EngrainError):  # the turn is durable: that is what the caller asked
+                self._audit.record(lease.scope, "clock_stepped_back", {"by_us": stepped_us})
         return receipt
 
     def _prepare(

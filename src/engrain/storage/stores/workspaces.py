@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
+from engrain.contracts.errors import WorkspaceMismatch
 from engrain.contracts.ids import ScopeKey
 from engrain.contracts.workspace import Workspace
+from engrain.rules.lease import HeldLease, check_unheld
 from engrain.storage.database import Reader, Writer
 from engrain.storage.rows import read_workspace, workspace_identity
 
@@ -40,8 +44,36 @@ def ensure_workspace(writer: Writer, scope: ScopeKey, workspace: Workspace) -> i
     return int(row[0])
 
 
-def read_bound_workspace(reader: Reader, scope: ScopeKey, workspace_key: int) -> Workspace:
-    """The workspace that a session row names."""
-    row = reader.one("workspaces.read", scope_key=scope.scope, workspace_key=workspace_key)
+def confirm_workspace(
+    writer: Writer, scope: ScopeKey, workspace_key: int, claimed: Workspace | None
+) -> Workspace:
+    """The workspace that a session row names, by its new path when `claimed` shows a rename.
+
+    Raises `WorkspaceMismatch` when `claimed` is another one.
+    """
+    where = {"scope_key": scope.scope, "workspace_key": workspace_key}
+    row = writer.one("workspaces.read", **where)
     assert row is not None, "a session's workspace row is kept by its foreign key"
-    return read_workspace(row[0], row[1])
+    bound = read_workspace(row[0], row[1])
+    if claimed is None or claimed == bound:
+        return bound
+    if workspace_identity(claimed) != row[0]:
+        raise WorkspaceMismatch("the session is bound to another workspace")
+    writer.run("workspaces.rename", name=claimed.name, **where)
+    return claimed
+
+
+def move_workspace(
+    writer: Writer, scope: ScopeKey, workspace_key: int, workspace: Workspace
+) -> int:
+    """Binds every session of one workspace to another; how many. The writer holds the scope.
+
+    Raises `SessionBusy` while one of them has a writer, which stands on the old directory.
+    """
+    where = {"scope_key": scope.scope, "workspace_key": workspace_key}
+    rows = writer.all("workspaces.lock_sessions", **where)
+    for session_id, *held in rows:
+        check_unheld(HeldLease(*held), UUID(bytes=session_id), writer.now_us)
+    target = ensure_workspace(writer, scope, workspace)
+    writer.run("workspaces.move_sessions", to_workspace_key=target, **where)
+    return len(rows)

@@ -14,3 +14,12 @@ WHERE scope_key = :scope_key AND workspace_key = :workspace_key;
 -- name: read
 SELECT identity, name FROM workspaces
 WHERE scope_key = :scope_key AND workspace_key = :workspace_key;
+
+-- name: lock_sessions
+SELECT session_id, lease_digest, lease_epoch, lease_deadline FROM sessions
+WHERE scope_key = :scope_key AND workspace_key = :workspace_key
+ORDER BY session_key;
+
+-- name: move_sessions
+UPDATE sessions SET workspace_key = :to_workspace_key
+WHERE scope_key = :scope_key AND workspace_key = :workspace_key;
