@@ -19,15 +19,19 @@ Body = Callable[[Any], Any]
 
 
 class Work:
-    """One write on its way: its body, then its outcome. `led` tells its thread to lead."""
+    """One write on its way: its body, then its outcome. `led` tells its thread to lead.
 
-    __slots__ = ("body", "error", "is_taken", "led", "result", "signal", "size")
+    It counts as done when `is_durable` is set, which only a COMMIT that returned does (INV-07).
+    """
+
+    __slots__ = ("body", "error", "is_durable", "is_taken", "led", "result", "signal", "size")
 
     def __init__(self, body: Body, size: int) -> None:
         self.body = body
         self.size = size
         self.signal: threading.Event | None = None
         self.is_taken = False
+        self.is_durable = False
         self.led = False
         self.result: Any = None
         self.error: BaseException | None = None
@@ -103,10 +107,9 @@ class CommitQueue:
             finally:
                 self._leave(wait_s)
         except Exception as error:  # noqa: BLE001  (raised again by `outcome`)
-            work.error = work.error or error
+            _fail_undone(batch, error)
         except BaseException:
-            for member in batch[1:]:
-                member.error = Busy("the writer that led was interrupted; nothing was done")
+            _fail_undone(batch, Busy("the writer that led was interrupted; nothing was done"))
             raise
         finally:
             _wake(batch[1:])
@@ -134,6 +137,12 @@ class CommitQueue:
             heir.led = True
         assert heir.signal is not None
         heir.signal.set()
+
+
+def _fail_undone(batch: list[Work], error: BaseException) -> None:
+    for work in batch:
+        if not work.is_durable and work.error is None:
+            work.error = error
 
 
 def _wake(members: list[Work]) -> None:

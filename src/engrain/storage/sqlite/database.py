@@ -233,11 +233,16 @@ class SqliteDatabase:
             reach("commit.before")
             self._writer.execute("COMMIT")
             reach("commit.after")
-        except (apsw.Error, OSError) as error:
-            self._roll_back()
+        except BaseException as error:
             lost = Uncertain(f"the commit was not acknowledged ({type(error).__name__})")
             lost.__cause__ = error
             _fail(batch, lost)
+            self._roll_back()
+            if not isinstance(error, Exception):
+                raise
+        else:
+            for work in batch:
+                work.is_durable = work.error is None
 
     def _roll_back(self) -> None:
         if not self._writer.get_autocommit():
@@ -249,7 +254,7 @@ class SqliteDatabase:
         try:
             self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
             self._wal_pages = 0
-        except apsw.BusyError:
+        except apsw.Error:  # what is committed is safe in the log, and the next write tries again
             self._wal_pages = _CHECKPOINT_PAGES // 2
         finally:
             self._writer.set_busy_timeout(_BUSY_WAIT_MS)
