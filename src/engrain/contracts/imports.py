@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Final, Protocol
 
 import msgspec
 
@@ -66,6 +66,35 @@ class FormatReader(Protocol):
         ...
 
 
+DAMAGE: Final = frozenset(
+    {
+        "broken_line",
+        "cut_text",
+        "invalid_json",
+        "invalid_value",
+        "limit_exceeded",
+        "no_call_id",
+        "no_session",
+        "not_an_object",
+        "orphan_result",
+        "too_large",
+        "torn",
+        "trailing",
+    }
+)
+"""Words for what was lost, though the source meant to say it; every other word is by design."""
+REFUSED: Final = "refused_"
+"""Begins the words for turns that the record would not take."""
+
+
+class SkippedPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Where something was lost: the file, the position or id in it, and the word for why."""
+
+    file: str
+    where: str
+    why: str
+
+
 class ImportReport(msgspec.Struct, kw_only=True):
     """What an import did. Counts of what was new, what was known, and what was skipped by word."""
 
@@ -75,11 +104,25 @@ class ImportReport(msgspec.Struct, kw_only=True):
     turns_new: int = 0
     events_new: int = 0
     events_known: int = 0
+    events_repaired: int = 0
+    """Of the new ones, those in which the text rule had to replace code points."""
     episodes_new: int = 0
     formats: dict[str, int] = msgspec.field(default_factory=dict)
     skipped: dict[str, int] = msgspec.field(default_factory=dict)
+    places: list[SkippedPlace] = msgspec.field(default_factory=list)
+    """Where damage was met, the first `import_places_max` of it."""
     failed: list[tuple[str, str]] = msgspec.field(default_factory=list)
     """(file name, error code) of files that could not be read at all."""
+
+    @property
+    def is_whole(self) -> bool:
+        """True when nothing was lost that the source meant to say."""
+        return not self.failed and not any(map(is_damage, self.skipped))
+
+
+def is_damage(why: str) -> bool:
+    """Whether the word of a skip says that something was lost."""
+    return why in DAMAGE or why.startswith(REFUSED)
 
 
 Progress = Callable[[int, int], None]

@@ -57,3 +57,4 @@ page_bytes_max: Final = 16 * MIB
 
 # Import
 import_line_bytes_max: Final = 64 * MIB
+import_places_max: Final = 100

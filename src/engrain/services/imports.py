@@ -26,6 +26,7 @@ from engrain.contracts.errors import (
     UnknownFormat,
 )
 from engrain.contracts.imports import (
+    REFUSED,
     FormatReader,
     ImportedEvent,
     ImportItem,
@@ -33,8 +34,10 @@ from engrain.contracts.imports import (
     Progress,
     SessionBegins,
     Skipped,
+    SkippedPlace,
     SourceFile,
     TurnRead,
+    is_damage,
 )
 from engrain.contracts.leases import LeaseStore, SessionLease
 from engrain.contracts.scope import Scope
@@ -82,17 +85,21 @@ class Imports:
         format: str = "auto",
         workspace: Workspace = DEFAULT_WORKSPACE,
         progress: Progress | None = None,
+        report: ImportReport | None = None,
     ) -> ImportReport:
         """Imports a file, a folder or a zip, and extracts episodes of what is new.
 
         One bad line or file never fails the rest: it is counted in the report. The same path again
-        changes nothing; a grown one adds what is new.
+        changes nothing; a grown one adds what is new. `report` is filled as the work goes on, so
+        that a caller who is interrupted can say what was done.
         """
-        report = ImportReport()
+        report = report if report is not None else ImportReport()
         sources = list(iter_sources(path))
         meter = Meter(sum(source.size for source in sources), progress)
         for source in sources:
             self._import_file(scope, source, format, workspace, report, meter)
+        if report.skipped and not report.files:
+            raise UnknownFormat(f"no reader recognises anything in {path}")
         return report
 
     def _import_file(
@@ -115,6 +122,7 @@ class Imports:
         run = _FileImport(
             scope, reader.name, workspace, self._sessions, self._leases, self._transcript, report
         )
+        run.file = source.name
         try:
             for item in reader.read(meter.watch(source)):
                 run.take(item)
@@ -165,16 +173,23 @@ class _FileImport:
         self._session: Session | None = None
         self._marks: SourceMarks | None = None
         self._lease: SessionLease | None = None
+        self.file = ""
+        """Its name, for what the report says of it."""
         self.seen: dict[str, Session] = {}
         """Sessions of this file by their original id."""
 
     def take(self, item: ImportItem) -> None:
         if isinstance(item, Skipped):
-            _count(self._report.skipped, item.why, item.count)
+            self._skip(item.where, item.why, item.count)
         elif isinstance(item, SessionBegins):
             self._begin(item)
         else:
             self._take_turn(item)
+
+    def _skip(self, where: str, why: str, count: int) -> None:
+        _count(self._report.skipped, why, count)
+        if is_damage(why) and len(self._report.places) < limits.import_places_max:
+            self._report.places.append(SkippedPlace(file=self.file, where=where, why=why))
 
     def _begin(self, begins: SessionBegins) -> None:
         if self._begins is not None and self._begins.source_id == begins.source_id:
@@ -201,10 +216,11 @@ class _FileImport:
         try:
             self._append(session, new)
         except (InvalidValue, LimitExceeded) as error:
-            _count(self._report.skipped, f"refused_{error.code}", len(new))
+            self._skip(new[0].source_id, f"{REFUSED}{error.code}", len(new))
             return
         for one in new:
             self._marks.add(one.source_id)
+        self._report.events_repaired += sum(one.event.repaired for one in new)
         self._report.turns_new += 1
         self._report.events_new += len(new)
 
