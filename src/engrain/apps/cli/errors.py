@@ -1,0 +1,86 @@
+"""What a failure looks like from outside: an exit code, and one record of facts.
+
+The one place that maps errors to exit codes. No message holds memory content: an unknown exception
+is named by its type alone, its words stay in the trace that `ENGRAIN_DEBUG=1` shows.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from enum import IntEnum
+from typing import Final
+
+from cyclopts import CycloptsError
+
+from engrain.contracts.errors import EngrainError, InvalidValue, Uncertain
+
+DEBUG: Final = "ENGRAIN_DEBUG"
+
+
+class ExitCode(IntEnum):
+    """What the process ends with; the same for every command."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    PARTIAL = 3
+    NEEDS_PERSON = 4
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, with a word on what was done before."""
+
+    def __init__(self, done: str, **facts: object) -> None:
+        super().__init__(done)
+        self.done = done
+        self.facts = facts
+
+
+_EXIT_CODES: Final[dict[type[BaseException], ExitCode]] = {
+    CycloptsError: ExitCode.USAGE,
+    InvalidValue: ExitCode.USAGE,
+    Uncertain: ExitCode.NEEDS_PERSON,
+    KeyboardInterrupt: ExitCode.INTERRUPTED,
+    BrokenPipeError: ExitCode.BROKEN_PIPE,
+}
+
+
+def exit_code_of(error: BaseException) -> ExitCode:
+    """The code of the nearest class that has one; whatever has none has failed."""
+    for kind in type(error).__mro__:
+        if kind in _EXIT_CODES:
+            return _EXIT_CODES[kind]
+    return ExitCode.FAILED
+
+
+def facts_of(error: BaseException) -> dict[str, object]:
+    """`code`, `message`, and whatever else is known, ready for JSON."""
+    if isinstance(error, EngrainError):
+        return error.facts()
+    if isinstance(error, CycloptsError):
+        return _record("wrong_usage", str(error))
+    if isinstance(error, Interrupted):
+        return _record("interrupted", f"stopped; {error.done}") | error.facts
+    if isinstance(error, KeyboardInterrupt):
+        return _record("interrupted", "stopped; whatever was acknowledged is kept")
+    if isinstance(error, OSError) and error.strerror:
+        where = "" if error.filename is None else f"{error.filename}: "
+        return _record("system_error", f"{where}{error.strerror}")
+    return _record(
+        "bug",
+        f"unexpected {type(error).__name__}; this is a bug in Engrain ({DEBUG}=1 shows where)",
+    )
+
+
+def trace_of(error: BaseException) -> str | None:
+    """The trace, when the person at the keyboard asked for it; it may quote content."""
+    if os.environ.get(DEBUG) != "1":
+        return None
+    return "".join(traceback.format_exception(error))
+
+
+def _record(code: str, message: str) -> dict[str, object]:
+    return {"code": code, "message": message, "retryable": False}

@@ -1,0 +1,158 @@
+"""What a command says: one JSON object a line for programs, tables for people.
+
+Results go to standard output, errors and progress to standard error. Every word passes
+`escaping` on its way; nothing is ever read as markup.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, TextIO
+
+import msgspec
+
+from engrain.apps.cli.escaping import visible, visible_json, visible_line
+from engrain.contracts import limits
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+_UNWRAPPED: Final = 1 << 14
+"""Width of a table that goes to a file or a pipe: lines there are for programs to cut."""
+
+
+class Screen:
+    """Draws for people on standard output."""
+
+    def __init__(self) -> None:
+        self._drawn: Console | None = None
+
+    @property
+    def _console(self) -> Console:
+        if self._drawn is None:
+            self._drawn = _open_console(sys.stdout)
+        return self._drawn
+
+    def line(self, text: str = "") -> None:
+        """One line, wrapped by the terminal alone."""
+        _write(sys.stdout, visible_line(text) + "\n")
+
+    def text(self, text: str, *, indent: str = "") -> None:
+        """Lines as they are; none of them can pretend to stand outside of the indentation."""
+        for line in visible(text).split("\n"):
+            _write(sys.stdout, f"{indent}{line}".rstrip() + "\n")
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Rows under their headings. A column named `=x` never wraps, `>x` stands right."""
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        for column in columns:
+            table.add_column(
+                Text(column.lstrip("=>")),
+                no_wrap=column[0] in "=>",
+                justify="right" if column[0] == ">" else "left",
+                overflow="fold",
+            )
+        for row in rows:
+            table.add_row(*(Text(visible_line(cell)) for cell in row))
+        self._draw(table)
+
+    def facts(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Names and what they stand for, one a line, in two columns."""
+        from rich.table import Table
+        from rich.text import Text
+
+        grid = Table.grid(padding=(0, 2, 0, 0))
+        grid.add_column(no_wrap=True, style="bold")
+        grid.add_column(overflow="fold")
+        for name, value in pairs:
+            grid.add_row(Text(name), Text(visible_line(value)))
+        self._draw(grid)
+
+    def _draw(self, drawing: RenderableType) -> None:
+        """Without the white space that fills a last column."""
+        with self._console.capture() as drawn:
+            self._console.print(drawing)
+        for line in drawn.get().splitlines():
+            _write(sys.stdout, line.rstrip() + "\n")
+
+
+def give(value: object, show: Callable[[Screen], None], *, is_json: bool) -> None:
+    """The result: `value` as one line of JSON, or what `show` draws of it."""
+    if is_json:
+        give_json(value)
+    else:
+        show(Screen())
+
+
+def give_json(value: object) -> None:
+    """One object as one line on standard output, at once, so that a stream is one."""
+    _write(sys.stdout, _encode(value) + "\n")
+    sys.stdout.flush()
+
+
+def note(text: str) -> None:
+    """A line for people beside the result, on standard error."""
+    _write(sys.stderr, visible_line(text) + "\n")
+
+
+def complain(facts: dict[str, object], *, is_json: bool, trace: str | None = None) -> None:
+    """One error on standard error: an object, or a sentence with its code."""
+    if is_json:
+        _write(sys.stderr, _encode(facts if trace is None else facts | {"trace": trace}) + "\n")
+        return
+    note(f"engrain: {facts['message']} [{facts['code']}]")
+    if isinstance(wait_s := facts.get("retry_after_s"), int | float):
+        note(f"try again in {wait_s:.1f} s")
+    if trace is not None:
+        _write(sys.stderr, visible(trace))
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """True when a person sees it as it comes."""
+    return stream.isatty()
+
+
+def local_time(at_us: int | None) -> str:
+    """Local date and time to the minute, its zone named; a dash for none."""
+    if at_us is None:
+        return "-"
+    try:
+        moment = datetime.fromtimestamp(at_us / limits.SECOND_US).astimezone()
+    except (OverflowError, ValueError, OSError):
+        return f"{at_us} us"
+    return moment.strftime("%Y-%m-%d %H:%M %Z")
+
+
+def survive_any_text() -> None:
+    """Lets both streams write what their encoding cannot: as a code, never as an exception."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def _open_console(stream: TextIO) -> Console:
+    from rich.console import Console
+
+    return Console(
+        file=stream,
+        width=None if is_terminal(stream) else _UNWRAPPED,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        force_terminal=None if is_terminal(stream) else False,
+    )
+
+
+def _encode(value: object) -> str:
+    return visible_json(msgspec.json.encode(value, enc_hook=str).decode())
+
+
+def _write(stream: TextIO, text: str) -> None:
+    stream.write(text)

@@ -1,0 +1,274 @@
+"""`engrain sessions`: started, listed, shown, verified, forked and named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from cyclopts import App
+
+from engrain.apps.cli.options import DEFAULTS, Options, open_memory, scope_of
+from engrain.apps.cli.output import Screen, give, give_json, local_time, note
+
+if TYPE_CHECKING:
+    from engrain.contracts.events import StoredEvent
+    from engrain.contracts.sessions import Session, SessionPage
+    from engrain.contracts.transcript import Verification
+
+app: Final = App(name="sessions", help="Conversations and runs.", help_format="plaintext")
+_EVENTS_A_LINE: Final = 256
+"""Events in one object of `show --json`: enough to be quick, few enough to stream."""
+
+
+@app.command(name="list")
+def list_(
+    *,
+    all: bool = False,
+    workspace: str | None = None,
+    limit: int = 50,
+    cursor: str | None = None,
+    options: Options = DEFAULTS,
+) -> None:
+    """List the sessions of this workspace, most recently opened first.
+
+    The workspace is the current directory, known by its identity and not by its path.
+
+    For example:
+
+        $ engrain sessions list
+        $ engrain sessions list --all --limit 20
+        $ engrain sessions list --workspace default --json
+
+    Parameters
+    ----------
+    all
+        Every session of the user, whatever its workspace.
+    workspace
+        A workspace by name instead; imported sessions are in `default`.
+    limit
+        Most sessions to show.
+    cursor
+        Go on after an earlier page: its `next`.
+    """
+    with open_memory(options) as memory:
+        page = memory.sessions.list(
+            scope_of(options),
+            workspace=None if all else workspace or Path.cwd(),
+            cursor=cursor,
+            limit=limit,
+        )
+    give(page, lambda screen: _show_page(screen, page, is_all=all), is_json=options.json)
+
+
+@app.command
+def show(
+    session: UUID,
+    /,
+    *,
+    limit: int | None = None,
+    cursor: int = 0,
+    options: Options = DEFAULTS,
+) -> None:
+    """Show a session and its events, oldest first, as they are read.
+
+    With --json, long sessions come as several objects, each a page of events.
+
+    For example:
+
+        $ engrain sessions show 0198c0de-0000-7000-8000-000000000000
+        $ engrain sessions show 0198c0de-0000-7000-8000-000000000000 --cursor 200 --limit 50
+
+    Parameters
+    ----------
+    session
+        Its id.
+    limit
+        Most events to show [default: all].
+    cursor
+        Go on after this event: its number.
+    """
+    from engrain.contracts.ids import SessionId
+
+    with open_memory(options) as memory:
+        scope, wanted = scope_of(options), SessionId(session)
+        found = memory.sessions.read(scope, wanted)
+        events = memory.sessions.iter_events(scope, wanted, after=cursor, limit=limit)
+        if options.json:
+            _give_events(found, events)
+        else:
+            _show_events(Screen(), found, events)
+
+
+@app.command
+def verify(session: UUID, /, *, options: Options = DEFAULTS) -> None:
+    """Recompute the hash chain of a session; fails at the first link that does not hold.
+
+    For example:
+
+        $ engrain sessions verify 0198c0de-0000-7000-8000-000000000000
+
+    Parameters
+    ----------
+    session
+        Its id.
+    """
+    from engrain.contracts.ids import SessionId
+
+    with open_memory(options) as memory:
+        verified = memory.sessions.verify(scope_of(options), SessionId(session))
+    give(verified, lambda screen: _show_verified(screen, verified), is_json=options.json)
+
+
+@app.command
+def fork(
+    session: UUID,
+    /,
+    *,
+    through: int | None = None,
+    title: str | None = None,
+    options: Options = DEFAULTS,
+) -> None:
+    """Make a new session from the verified beginning of another.
+
+    For example:
+
+        $ engrain sessions fork 0198c0de-0000-7000-8000-000000000000 --title "another way"
+        $ engrain sessions fork 0198c0de-0000-7000-8000-000000000000 --through 12
+
+    Parameters
+    ----------
+    session
+        Id of the source.
+    through
+        Number of the last event to take over; it must end a turn [default: all].
+    title
+        Name of the new session [default: the source's].
+    """
+    from engrain.contracts.ids import SessionId
+
+    with open_memory(options) as memory:
+        made = memory.sessions.fork(
+            scope_of(options), SessionId(session), through=through, title=title
+        )
+    give(made, lambda screen: _show_session(screen, made), is_json=options.json)
+
+
+@app.command
+def title(session: UUID, title: str, /, *, options: Options = DEFAULTS) -> None:
+    """Name a session anew.
+
+    For example:
+
+        $ engrain sessions title 0198c0de-0000-7000-8000-000000000000 "Four days in Porto"
+
+    Parameters
+    ----------
+    session
+        Its id.
+    title
+        The new name.
+    """
+    from engrain.contracts.ids import SessionId
+
+    with open_memory(options) as memory:
+        named = memory.sessions.set_title(scope_of(options), SessionId(session), title)
+    give(named, lambda screen: _show_session(screen, named), is_json=options.json)
+
+
+@app.command
+def start(
+    *,
+    title: str | None = None,
+    workspace: str | None = None,
+    options: Options = DEFAULTS,
+) -> None:
+    """Start an empty session in this workspace; its id is printed once it is durable.
+
+    For example:
+
+        $ engrain sessions start --title "trip"
+        $ engrain sessions start --workspace support --json
+
+    Parameters
+    ----------
+    title
+        Its name.
+    workspace
+        A workspace by name [default: the current directory].
+    """
+    with open_memory(options) as memory:
+        started = memory.sessions.start(
+            scope_of(options), title=title, workspace=workspace or Path.cwd()
+        )
+    give(started, lambda screen: _show_session(screen, started), is_json=options.json)
+
+
+def _show_page(screen: Screen, page: SessionPage, *, is_all: bool) -> None:
+    if not page.items:
+        note("no sessions" if is_all else "no sessions in this workspace; --all shows the others")
+        return
+    rows = [
+        (str(one.id), one.title or "-", f"{one.event_count:,}", local_time(one.opened_at))
+        for one in page.items
+    ]
+    screen.table(("=Session", "Title", ">Events", "Opened"), rows)
+    if page.next is not None:
+        note(f"more: --cursor {page.next}")
+
+
+def _show_session(screen: Screen, session: Session) -> None:
+    pairs = [
+        ("session", str(session.id)),
+        ("title", session.title or "-"),
+        ("workspace", session.workspace.name),
+        ("events", f"{session.event_count:,}"),
+        ("created", local_time(session.created_at)),
+        ("opened", local_time(session.opened_at)),
+    ]
+    if session.forked_from is not None:
+        origin = session.forked_from
+        pairs.append(("forked from", f"{origin.session_id} after event {origin.sequence:,}"))
+    screen.facts(pairs)
+
+
+def _show_verified(screen: Screen, verified: Verification) -> None:
+    screen.facts(
+        [
+            ("verified", f"{verified.event_count:,} events, {verified.erased:,} erased"),
+            ("link", verified.link),
+        ]
+    )
+
+
+def _give_events(session: Session, events: Iterator[StoredEvent]) -> None:
+    """Pages of events; each names the session, and in `next` where the one after it begins."""
+    page = list(islice(events, _EVENTS_A_LINE))
+    while True:
+        following = list(islice(events, _EVENTS_A_LINE))
+        last = page[-1].sequence if page else session.event_count
+        more = str(last) if last < session.event_count else None
+        give_json({"session": session, "items": page, "next": more})
+        if not following:
+            return
+        page = following
+
+
+def _show_events(screen: Screen, session: Session, events: Iterator[StoredEvent]) -> None:
+    _show_session(screen, session)
+    for stored in events:
+        screen.line()
+        screen.line(_heading(stored))
+        if stored.event.text:
+            screen.text(stored.event.text, indent="    ")
+
+
+def _heading(stored: StoredEvent) -> str:
+    """Number, kind, time, who spoke, and what else the kind has, without the words."""
+    event = stored.event
+    when = local_time(event.occurred_at or stored.recorded_at)
+    own = [str(getattr(event, name, "") or "") for name in ("speaker", "name", "status", "was")]
+    kind = str(event.__struct_config__.tag)
+    return "  ".join([f"#{stored.sequence}", when, kind, *filter(None, own)])
