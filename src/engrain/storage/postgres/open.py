@@ -52,10 +52,14 @@ class PostgresMigrator:
             )
 
 
-def open_url(url: str, clock: Clock | None = None) -> PostgresDatabase:
+def open_url(
+    url: str, clock: Clock | None = None, *, migrations: tuple[Migration, ...] = MIGRATIONS
+) -> PostgresDatabase:
     """The database at `url`; `clock` replaces the server's clock."""
     try:
-        _upgrade(url)
+        _upgrade(url, migrations)
+    except psycopg.errors.LockNotAvailable as error:
+        raise translate_error(error) from error
     except psycopg.OperationalError as error:
         raise Busy(
             f"cannot connect to PostgreSQL ({type(error).__name__}); is the server running, "
@@ -67,7 +71,7 @@ def open_url(url: str, clock: Clock | None = None) -> PostgresDatabase:
     return PostgresDatabase(url, clock)
 
 
-def _upgrade(url: str) -> None:
+def _upgrade(url: str, migrations: tuple[Migration, ...]) -> None:
     with psycopg.connect(url, **connection_settings()) as connection:
         if connection.info.server_version < SERVER_FLOOR:
             raise UnsupportedSystem(
@@ -80,6 +84,6 @@ def _upgrade(url: str) -> None:
             connection.execute(
                 sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(SCHEMA))
             )
-            migrate(PostgresMigrator(connection), MIGRATIONS)
+            migrate(PostgresMigrator(connection), migrations)
         finally:
             connection.execute("SELECT pg_advisory_unlock(%s)", [_MIGRATION_LOCK])

@@ -61,16 +61,18 @@ def _pragmas() -> tuple[str, ...]:
     )
 
 
-def translate_error(error: apsw.Error) -> EngrainError:
-    """The typed error for what SQLite raised."""
+def translate_error(error: apsw.Error, path: str = "database") -> EngrainError:
+    """The typed error for what SQLite raised; `path` names the file in those about files."""
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return Busy("the database stayed locked for the whole wait", retry_after_s=0.1)
     if isinstance(error, apsw.FullError) or _is_disk_full(error):
         return StorageFull("the disk is full; nothing of this call was kept")
     if isinstance(error, apsw.ReadOnlyError | apsw.PermissionsError | apsw.CantOpenError):
-        return UnsafeFile("database", f"cannot be opened for writing ({type(error).__name__})")
+        return UnsafeFile(path, f"cannot be opened for writing ({type(error).__name__})")
     if isinstance(error, apsw.TooBigError):
         return LimitExceeded("sqlite_value_bytes_max", 1_000_000_000)
+    if isinstance(error, apsw.NotADBError):
+        return Corrupt(f"{path} is not a SQLite database")
     return Corrupt(f"SQLite reports {type(error).__name__}; run: engrain doctor")
 
 

@@ -11,14 +11,14 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
 
 import apsw
 
 from engrain.contracts import limits
-from engrain.contracts.errors import Busy, DatabaseMissing
+from engrain.contracts.errors import Busy, DatabaseMissing, UnsafeFile
 from engrain.contracts.faults import reach
 from engrain.storage.migrate import Applied, Migration, load_migrations, migrate, pending
 from engrain.storage.sqlite.connections import open_connection
@@ -84,10 +84,13 @@ def lock_of(database: Path) -> Path:
     return database.with_name(database.name + ".lock")
 
 
-def prepare_database(path: Path, *, now_us: int) -> FileLock:
+def prepare_database(
+    path: Path, *, now_us: int, migrations: tuple[Migration, ...] = MIGRATIONS
+) -> FileLock:
     """Makes sure that `path` is a safe database of the current schema; its turnstile.
 
-    Creates it only when the database, its lock file and its asset folder are all absent (INV-04).
+    Creates it only when the database and all its companions are absent (INV-04). What it refuses
+    it leaves as it was.
     """
     check_private_directory(path.parent)
     refuse_network_file_system(path.parent)
@@ -95,15 +98,19 @@ def prepare_database(path: Path, *, now_us: int) -> FileLock:
         with _locked_directory(path.parent):
             if not _exists(path):
                 _refuse_companions(path)
-                _create(path, now_us)
+                _create(path, now_us, migrations)
+            check_database_files(path)
             _complete(path)
-        check_database_files(path)
         turnstile = FileLock(lock_of(path))
-        turnstile.acquire(limits.first_open_wait_us)
         try:
-            _upgrade(path, now_us)
-        finally:
-            turnstile.release()
+            turnstile.acquire(limits.first_open_wait_us)
+            try:
+                _upgrade(path, now_us, migrations)
+            finally:
+                turnstile.release()
+        except BaseException:
+            turnstile.close()
+            raise
     return turnstile
 
 
@@ -112,20 +119,33 @@ def _exists(path: Path) -> bool:
 
 
 def _refuse_companions(path: Path) -> None:
-    for companion in (lock_of(path), assets_of(path)):
+    """A log without its database counts: it would be replayed into whatever takes its name."""
+    for companion in (lock_of(path), assets_of(path), *_sides_of(path)):
         if _exists(companion):
             raise DatabaseMissing(str(path), str(companion))
 
 
-def _create(path: Path, now_us: int) -> None:
-    draft = path.with_name(f".{path.name}.creating")
-    for leftover in (draft, *(Path(f"{draft}{end}") for end in ("-wal", "-shm", "-journal"))):
-        with suppress(FileNotFoundError):
-            leftover.unlink()
+def _sides_of(path: Path) -> Iterator[Path]:
+    return (path.with_name(path.name + end) for end in ("-wal", "-shm", "-journal"))
+
+
+def _new_draft(path: Path, purpose: str) -> Path:
+    """An empty private file beside `path`; what a killed process left under its name goes."""
+    draft = path.with_name(f".{path.name}.{purpose}")
+    for leftover in (draft, *_sides_of(draft)):
+        try:
+            leftover.unlink(missing_ok=True)
+        except OSError as error:
+            raise UnsafeFile(str(leftover), "is in the way and cannot be removed") from error
     create_private_file(draft)
+    return draft
+
+
+def _create(path: Path, now_us: int, migrations: tuple[Migration, ...]) -> None:
+    draft = _new_draft(path, "creating")
     connection = open_connection(str(draft), busy_wait_ms=_CREATING_WAIT_MS)
     try:
-        migrate(SqliteMigrator(connection, now_us), MIGRATIONS)
+        migrate(SqliteMigrator(connection, now_us), migrations)
     finally:
         connection.close()
     reach("create.publish")
@@ -140,36 +160,33 @@ def _complete(path: Path) -> None:
         make_private_directory(assets_of(path))
 
 
-def _upgrade(path: Path, now_us: int) -> None:
+def _upgrade(path: Path, now_us: int, migrations: tuple[Migration, ...]) -> None:
     connection = open_connection(str(path), busy_wait_ms=limits.busy_wait_us // 1_000)
     try:
         migrator = SqliteMigrator(connection, now_us)
         applied = migrator.list_applied()
-        if todo := pending(applied, MIGRATIONS):
+        if pending(applied, migrations):
             if applied:
                 _keep_copy(connection, path, applied[-1].number)
-            migrate(migrator, MIGRATIONS)
-            assert todo
+            migrate(migrator, migrations)
     finally:
         connection.close()
 
 
 def _keep_copy(connection: apsw.Connection, path: Path, number: int) -> None:
-    """A copy of the database as it was, kept before its schema changes."""
-    copy = path.with_name(f"{path.name}.before-{number + 1:04}")
-    if _exists(copy):
-        return
-    draft = path.with_name(f".{path.name}.copying")
-    with suppress(FileNotFoundError):
-        draft.unlink()
-    create_private_file(draft)
+    """A copy of the database as it is, kept before its schema changes.
+
+    One from an upgrade that did not end is older than this and makes way.
+    """
+    draft = _new_draft(path, "copying")
     target = apsw.Connection(str(draft), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         with target.backup("main", connection, "main") as backup:
             backup.step(-1)
     finally:
         target.close()
-    draft.rename(copy)
+    reach("copy.publish")
+    draft.rename(path.with_name(f"{path.name}.before-{number + 1:04}"))
     fsync_directory(path.parent)
 
 

@@ -8,19 +8,28 @@ from pathlib import Path
 import apsw
 
 from engrain.contracts.clock import Clock
-from engrain.storage.migrate import migrate
-from engrain.storage.sqlite.connections import check_library, open_connection
+from engrain.storage.migrate import Migration, migrate
+from engrain.storage.sqlite.connections import check_library, open_connection, translate_error
 from engrain.storage.sqlite.database import DatabaseFile, SqliteDatabase
 from engrain.storage.sqlite.files import MIGRATIONS, SqliteMigrator, prepare_database
 
 
-def open_file(path: Path, clock: Clock) -> SqliteDatabase:
+def open_file(
+    path: Path, clock: Clock, *, migrations: tuple[Migration, ...] = MIGRATIONS
+) -> SqliteDatabase:
     """The database at `path`, made when it and all its companions are absent."""
     check_library()
     place = path.parent.resolve() / path.name
-    turnstile = prepare_database(place, now_us=clock.now_us())
-    file = DatabaseFile(str(place), turnstile)
-    return SqliteDatabase(lambda wait_ms: _connect(str(place), wait_ms), clock, file)
+    try:
+        turnstile = prepare_database(place, now_us=clock.now_us(), migrations=migrations)
+        try:
+            file = DatabaseFile(str(place), turnstile)
+            return SqliteDatabase(lambda wait_ms: _connect(str(place), wait_ms), clock, file)
+        except BaseException:
+            turnstile.close()
+            raise
+    except apsw.Error as error:
+        raise translate_error(error, str(place)) from error
 
 
 def open_memory(clock: Clock) -> SqliteDatabase:
