@@ -43,6 +43,8 @@ _WAIT_MS = limits.busy_wait_us // 1_000
 _WAIT_S = limits.busy_wait_us / limits.SECOND_US
 _IDLE_MS = 60_000
 _TRIES = 4
+_RERUN = (pg.DeadlockDetected, pg.SerializationFailure, pg.UniqueViolation)
+"""What rolled back for certain and may go better: another may have used the operation id first."""
 _POOL_MAX = 32
 _NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
@@ -121,15 +123,15 @@ class PostgresDatabase:
         for attempt in range(1, _TRIES + 1):
             try:
                 return self._write_once(anchor, body, _WAIT_MS)
-            except (pg.DeadlockDetected, pg.SerializationFailure) as error:
+            except _RERUN as error:
                 if attempt == _TRIES:
-                    raise Busy("other writers kept standing in the way") from error
+                    raise _gave_up(error) from error
         raise AssertionError("unreachable")
 
     def try_write(self, anchor: Anchor, body: Callable[[Writer], T]) -> T | None:
         try:
             return self._write_once(anchor, body, 1)
-        except (Busy, pg.DeadlockDetected, pg.SerializationFailure):
+        except (Busy, *_RERUN):
             return None
 
     def _write_once(self, anchor: Anchor, body: Callable[[Writer], T], wait_ms: int) -> T:
@@ -138,7 +140,7 @@ class PostgresDatabase:
                 with connection.pipeline():
                     now_us = self._begin(connection, anchor, wait_ms)
                     result = body(PostgresTransaction(connection, now_us))
-            except (pg.DeadlockDetected, pg.SerializationFailure):
+            except _RERUN:
                 _end(connection)
                 raise
             except psycopg.Error as error:
@@ -209,6 +211,12 @@ def _end(connection: Connection) -> None:
             connection.execute("ROLLBACK")
         except psycopg.Error:
             connection.close()
+
+
+def _gave_up(error: psycopg.Error) -> EngrainError:
+    if isinstance(error, pg.UniqueViolation):
+        return translate_error(error)
+    return Busy("other writers kept standing in the way", retry_after_s=0.1)
 
 
 def translate_error(error: psycopg.Error) -> EngrainError:
