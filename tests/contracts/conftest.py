@@ -8,7 +8,7 @@ import pytest
 
 pytest.register_assert_rewrite("engrain.testing.contracts")
 
-from engrain.testing.contracts import clock, stores  # noqa: E402  (after the line above)
+from engrain.testing.contracts import clock, held_race, race, racers, stores  # noqa: E402  (after the line above)
 from engrain.testing.engines import (  # noqa: E402
     Engine,
     PostgresEngine,
@@ -16,7 +16,7 @@ from engrain.testing.engines import (  # noqa: E402
     SqliteMemoryEngine,
 )
 
-__all__ = ["clock", "stores"]
+__all__ = ["clock", "held_race", "race", "racers", "stores"]
 
 _SHARED = ("sqlite-file", "postgresql")
 
