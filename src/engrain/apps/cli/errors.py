@@ -21,13 +21,21 @@ DEBUG: Final = "ENGRAIN_DEBUG"
 class ExitCode(IntEnum):
     """What the process ends with; the same for every command."""
 
-    DONE = 0
-    FAILED = 1
-    USAGE = 2
-    PARTIAL = 3
-    NEEDS_PERSON = 4
-    INTERRUPTED = 130
-    BROKEN_PIPE = 141
+    meaning: str
+
+    def __new__(cls, value: int, meaning: str) -> ExitCode:
+        code = int.__new__(cls, value)
+        code._value_ = value
+        code.meaning = meaning
+        return code
+
+    DONE = 0, "done"
+    FAILED = 1, "refused or failed"
+    USAGE = 2, "wrong usage: a value or an option that cannot be"
+    PARTIAL = 3, "done in part: something was broken and is left out"
+    NEEDS_PERSON = 4, "needs a person: an acknowledgement was lost"
+    INTERRUPTED = 130, "stopped by Ctrl-C; what was acknowledged is kept"
+    BROKEN_PIPE = 141, "whoever read the output went away"
 
 
 class Interrupted(KeyboardInterrupt):
@@ -61,7 +69,7 @@ def facts_of(error: BaseException) -> dict[str, object]:
     if isinstance(error, EngrainError):
         return error.facts()
     if isinstance(error, CycloptsError):
-        return _record("wrong_usage", str(error))
+        return _record("wrong_usage", f"{error} See: {_help_for(error)}")
     if isinstance(error, Interrupted):
         return _record("interrupted", f"stopped; {error.done}") | error.facts
     if isinstance(error, KeyboardInterrupt):
@@ -80,6 +88,10 @@ def trace_of(error: BaseException) -> str | None:
     if os.environ.get(DEBUG) != "1":
         return None
     return "".join(traceback.format_exception(error))
+
+
+def _help_for(error: CycloptsError) -> str:
+    return " ".join(["engrain", *(error.command_chain or ()), "--help"])
 
 
 def _record(code: str, message: str) -> dict[str, object]:

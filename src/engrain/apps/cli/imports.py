@@ -59,7 +59,7 @@ def import_(
                 report=report,
             )
         except KeyboardInterrupt:
-            raise Interrupted(_done_so_far(report)) from None
+            raise Interrupted(_done_so_far(report), report=report) from None
     give(report, lambda screen: _show(screen, path, report), is_json=options.json)
     return _exit_code(report)
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from engrain.system.home import Home
 
 LOCAL_ORG: Final = "local"
+Flag = Annotated[bool, Parameter(negative=(), show_default=False)]
+"""An option without a value; it is off unless it is given."""
 _GROUP: Final = Group("Every command", sort_key=100)
 
 
@@ -35,7 +37,7 @@ class Options:
     user: str | None = None
     """User in it [default: ENGRAIN_USER, or the login name]."""
 
-    json: Annotated[bool, Parameter(negative=(), show_default=False)] = False
+    json: Flag = False
     """Answer with one JSON object a line; an error is one on standard error."""
 
 

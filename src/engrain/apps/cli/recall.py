@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from engrain.apps.cli.options import DEFAULTS, Options, open_memory, scope_of
+from engrain.apps.cli.options import DEFAULTS, Flag, Options, open_memory, scope_of
 from engrain.apps.cli.output import Screen, give, local_time, note
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def recall(
     /,
     *,
     budget: int = 800,
-    explain: bool = False,
+    explain: Flag = False,
     options: Options = DEFAULTS,
 ) -> None:
     """What a question calls to mind, framed as data and never above the budget.
@@ -117,10 +117,10 @@ def _show_hits(screen: Screen, hits: Sequence[Hit]) -> None:
         if position:
             screen.line()
         episode = hit.episode
-        speaker = f"  {episode.speaker}" if episode.speaker else ""
+        speaker = f" · {episode.speaker}" if episode.speaker else ""
         when = local_time(episode.occurred_from)
         also = _also_said(len(hit.sources))
-        screen.line(f"{hit.score:.2f}  {when}{speaker}  {_source(episode)}{also}")
+        screen.line(f"{hit.score:.2f} · {when}{speaker} · {_source(episode)}{also}")
         screen.text(_snippet(episode.text), indent="    ")
 
 

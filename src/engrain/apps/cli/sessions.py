@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 from uuid import UUID
 
-from cyclopts import App
+from cyclopts import App, Parameter
+from cyclopts.validators import Number
 
-from engrain.apps.cli.options import DEFAULTS, Options, open_memory, scope_of
+from engrain.apps.cli.options import DEFAULTS, Flag, Options, open_memory, scope_of
 from engrain.apps.cli.output import Screen, give, give_json, local_time, note
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _EVENTS_A_LINE: Final = 256
 @app.command(name="list")
 def list_(
     *,
-    all: bool = False,
+    all: Flag = False,
     workspace: str | None = None,
     limit: int = 50,
     cursor: str | None = None,
@@ -68,8 +69,8 @@ def show(
     session: UUID,
     /,
     *,
-    limit: int | None = None,
-    cursor: int = 0,
+    limit: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
+    cursor: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
     options: Options = DEFAULTS,
 ) -> None:
     """Show a session and its events, oldest first, as they are read.
@@ -145,7 +146,7 @@ def fork(
     through
         Number of the last event to take over; it must end a turn [default: all].
     title
-        Name of the new session [default: the source's].
+        Name of the new session.
     """
     from engrain.contracts.ids import SessionId
 
@@ -271,4 +272,4 @@ def _heading(stored: StoredEvent) -> str:
     when = local_time(event.occurred_at or stored.recorded_at)
     own = [str(getattr(event, name, "") or "") for name in ("speaker", "name", "status", "was")]
     kind = str(event.__struct_config__.tag)
-    return "  ".join([f"#{stored.sequence}", when, kind, *filter(None, own)])
+    return " · ".join([f"#{stored.sequence}", when, kind, *filter(None, own)])
