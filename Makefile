@@ -7,6 +7,9 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.9
 DATA ?= examples/conversations.json
 DEMO := $(VENV)/demo
+EXAMPLE := examples/conversations.json
+QUESTION := which database did I choose for the shop, and why?
+IN_DEMO := env -u ENGRAIN_DB ENGRAIN_HOME=$(DEMO) ENGRAIN_USER=demo $(BIN)/engrain
 
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 export UV_PYTHON_DOWNLOADS := never
@@ -26,9 +29,13 @@ $(VENV)/.ready: pyproject.toml uv.lock
 
 demo: setup ## Import the example conversations and recall from them
 	@mkdir -p -m 700 $(DEMO)
-	@$(BIN)/engrain import examples/conversations.json --home $(DEMO)
-	@$(BIN)/engrain recall "which database did I choose for the shop, and why?" --budget 300 --home $(DEMO)
-	@$(BIN)/engrain sessions list --all --home $(DEMO)
+	@$(IN_DEMO) import $(EXAMPLE) > $(DEMO)/report.txt
+	@echo '$$ engrain recall "$(QUESTION)" --budget 300 --explain'
+	@$(IN_DEMO) recall "$(QUESTION)" --budget 300 --explain
+	@echo; echo '$$ engrain sessions list --all'
+	@$(IN_DEMO) sessions list --all
+	@echo; echo '$$ engrain import $(EXAMPLE)'
+	@cat $(DEMO)/report.txt
 
 test: check ## Run every check and test
 	$(BIN)/pytest -n 2
