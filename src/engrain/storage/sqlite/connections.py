@@ -26,11 +26,17 @@ _PAGE_CACHE_KIB = 8_192
 
 def check_library(version: int | None = None) -> None:
     """Raises `UnsupportedSystem` below the floor (INV-02)."""
-    found = version if version is not None else apsw.SQLITE_VERSION_NUMBER
+    found = version if version is not None else _library_version()
     if found < SQLITE_FLOOR:
         raise UnsupportedSystem(
             f"SQLite {found} is too old, {SQLITE_FLOOR} is needed: pip install --upgrade apsw"
         )
+
+
+def _library_version() -> int:
+    """The library that runs, which need not be the one that APSW was built against."""
+    major, minor, patch = (int(part) for part in apsw.sqlite_lib_version().split(".")[:3])
+    return min(apsw.SQLITE_VERSION_NUMBER, major * 1_000_000 + minor * 1_000 + patch)
 
 
 def open_connection(path: str, *, busy_wait_ms: int, flags: int = 0) -> apsw.Connection:

@@ -77,7 +77,7 @@ class DatabaseFile:
         try:
             if self._read_identity() == self._identity:
                 return
-        except FileNotFoundError:
+        except OSError:  # nothing there, or no way to it any more
             pass
         raise DatabaseReplaced(f"{self.path} is no longer the database that was opened")
 
@@ -194,8 +194,7 @@ class SqliteDatabase:
     def _commit_members(self, batch: list[Work], run: Callable[[Work], None]) -> None:
         try:
             self._writer.execute("BEGIN IMMEDIATE")
-            if self._file is not None:
-                self._file.check()
+            self._check_file()
             for work in batch:
                 run(work)
         except apsw.Error as error:
@@ -209,6 +208,10 @@ class SqliteDatabase:
             self._roll_back()
         else:
             self._acknowledge(batch)
+
+    def _check_file(self) -> None:
+        if self._file is not None:
+            self._file.check()
 
     def _run(self, work: Work) -> None:
         try:
@@ -241,8 +244,16 @@ class SqliteDatabase:
             if not isinstance(error, Exception):
                 raise
         else:
-            for work in batch:
-                work.is_durable = work.error is None
+            self._confirm(batch)
+
+    def _confirm(self, batch: list[Work]) -> None:
+        """A commit into a file that left its path in the meantime is no acknowledgement."""
+        try:
+            self._check_file()
+        except DatabaseReplaced as replaced:
+            _fail(batch, replaced)
+        for work in batch:
+            work.is_durable = work.error is None
 
     def _roll_back(self) -> None:
         if not self._writer.get_autocommit():

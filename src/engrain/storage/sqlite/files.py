@@ -18,7 +18,7 @@ from threading import RLock
 import apsw
 
 from engrain.contracts import limits
-from engrain.contracts.errors import Busy, DatabaseMissing, UnsafeFile
+from engrain.contracts.errors import Busy, Corrupt, DatabaseMissing, UnsafeFile
 from engrain.contracts.faults import reach
 from engrain.storage.migrate import Applied, Migration, load_migrations, migrate, pending
 from engrain.storage.sqlite.connections import open_connection
@@ -160,14 +160,29 @@ def _complete(path: Path) -> None:
         make_private_directory(assets_of(path))
 
 
+def _refuse_strangers(path: Path) -> None:
+    """What is published has a schema: a file without one was cut to nothing, or is not ours.
+
+    Looks before any pragma, since the first of them would write into it.
+    """
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
+    connection = apsw.Connection(str(path), flags=flags)
+    connection.set_busy_timeout(limits.busy_wait_us // 1_000)
+    try:
+        if not SqliteMigrator(connection, 0).list_applied():
+            raise Corrupt(f"{path} holds no Engrain database; restore it from a backup")
+    finally:
+        connection.close()
+
+
 def _upgrade(path: Path, now_us: int, migrations: tuple[Migration, ...]) -> None:
+    _refuse_strangers(path)
     connection = open_connection(str(path), busy_wait_ms=limits.busy_wait_us // 1_000)
     try:
         migrator = SqliteMigrator(connection, now_us)
         applied = migrator.list_applied()
         if pending(applied, migrations):
-            if applied:
-                _keep_copy(connection, path, applied[-1].number)
+            _keep_copy(connection, path, applied[-1].number)
             migrate(migrator, migrations)
     finally:
         connection.close()
