@@ -90,7 +90,7 @@ def _described(schema: str, ask: Callable[[Any], list[Any]]) -> dict[str, Any]:
 
 
 def main(task: str, url: str) -> None:
-    """`race` says that it is ready, waits for a line and upgrades; `first` and `next`: with kills."""
+    """`race` says that it is ready and upgrades at a line; `first` and `next`: with kills."""
     migrations = known(url) if task == "first" else known(url, NEXT)
     if task != "race":
         sys.stdout.write(json.dumps(upgrade_with_kills(url, migrations)))
