@@ -7,6 +7,7 @@ failure has rolled back for certain and is run again.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -83,6 +84,7 @@ class PostgresDatabase:
     def __init__(self, url: str, clock: Clock | None = None) -> None:
         self._clock = clock
         self._is_closed = False
+        self._process = os.getpid()
         self._pool: ConnectionPool[Connection] = ConnectionPool(
             url,
             min_size=1,
@@ -102,7 +104,7 @@ class PostgresDatabase:
                     connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                     yield PostgresTransaction(connection, 0)
             except psycopg.Error as error:
-                raise translate_error(error) from error
+                raise translate_error(error) from None  # the server's text may hold values
             finally:
                 _end(connection)
 
@@ -110,6 +112,8 @@ class PostgresDatabase:
     def _borrow(self) -> Iterator[Connection]:
         if self._is_closed:
             raise Refused("the memory is closed")
+        if os.getpid() != self._process:
+            raise Refused("the memory was opened before a fork; open it anew in this process")
         try:
             connection = self._pool.getconn()
         except PoolTimeout:
@@ -125,7 +129,7 @@ class PostgresDatabase:
                 return self._write_once(anchor, body, _WAIT_MS)
             except _RERUN as error:
                 if attempt == _TRIES:
-                    raise _gave_up(error) from error
+                    raise _gave_up(error) from None
         raise AssertionError("unreachable")
 
     def try_write(self, anchor: Anchor, body: Callable[[Writer], T]) -> T | None:
@@ -145,7 +149,7 @@ class PostgresDatabase:
                 raise
             except psycopg.Error as error:
                 _end(connection)
-                raise translate_error(error) from error
+                raise translate_error(error) from None
             except BaseException:
                 _end(connection)
                 raise
@@ -168,10 +172,11 @@ class PostgresDatabase:
         return int(row[0])
 
     def close(self) -> None:
-        """Closes the pool."""
-        if not self._is_closed:
-            self._is_closed = True
-            self._pool.close()
+        """Closes the pool; in a forked child, whose parent goes on using it, nothing."""
+        if self._is_closed or os.getpid() != self._process:
+            return
+        self._is_closed = True
+        self._pool.close()
 
 
 def connection_settings() -> dict[str, Any]:
@@ -199,7 +204,7 @@ def _acknowledge(connection: Connection) -> None:
         reach("commit.after")
     except (psycopg.Error, OSError) as error:
         _end(connection)
-        raise Uncertain(f"the commit was not acknowledged ({type(error).__name__})") from error
+        raise Uncertain(f"the commit was not acknowledged ({type(error).__name__})") from None
 
 
 def _end(connection: Connection) -> None:
