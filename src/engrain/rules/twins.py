@@ -1,9 +1,30 @@
-"""stand-in"""
+"""Twins: which texts say the same thing in the same words."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+_UNSEEN: Final = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff]+")
+_EDGE: Final = ".,;:!…。、，；：！'\"`´‘’‚“”„«»‹›「」『』()[]{}*_~-–—"
 
 
-def twin_text(t):
-    return "".join(c for c in t.lower() if c.isalnum())
+def twin_text(text: str) -> str:
+    """The normal form that near-identical texts share: neither case, white space, typographic
+    variants nor punctuation at the edges of words make a difference.
+
+    Accents, digits, signs and question marks do: they change what is said. A text of punctuation
+    alone stands for itself.
+    """
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    words = _UNSEEN.sub("", plain).split()
+    bare = [word.strip(_EDGE) for word in words]
+    return " ".join(filter(None, bare)) or " ".join(words)
 
 
-def similarity(a, b):
-    return len(a & b) / max(1, len(a | b))
+def similarity(one: AbstractSet[str], other: AbstractSet[str]) -> float:
+    """The share of their terms that two texts have in common (Jaccard), 0 without any term."""
+    shared = len(one & other)
+    return shared / (len(one) + len(other) - shared) if shared else 0.0

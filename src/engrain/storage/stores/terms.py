@@ -14,12 +14,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from engrain.contracts import limits
 from engrain.contracts.ids import ScopeKey
 from engrain.contracts.terms import Postings, ScopeTerms
-from engrain.rules.terms import count_in_packed, length_of_packed, pack_terms, unpack_terms
+from engrain.rules.forward_rows import (
+    COUNT_MAX,
+    LENGTH_MAX,
+    find_in_packed,
+    lengths_of_packed,
+    pack_terms,
+    unpack_terms,
+)
 from engrain.storage.database import Reader, Writer
 
 _ENTRY_BYTES = 8 + 1 + 2
-_COUNT_MAX = 2**8 - 1
-_LENGTH_MAX = 2**16 - 1
 _TAIL_READ_MAX = 16 * limits.settle_episodes_max
 
 
@@ -49,16 +54,16 @@ def look_up(
     blocks = reader.all_of(
         "terms.list_postings", [{"scope_key": scope.scope, "term": term} for term in query]
     )
-    lengths = [length_of_packed(packed) for _, packed in tail]
+    forward = [packed for _, packed in tail]
+    lengths = lengths_of_packed(forward)
     statistics = ScopeTerms(settled[0] + len(tail), settled[1] + sum(lengths))
     postings = {}
     for term, rows in zip(query, blocks, strict=True):
         found = _Entries()
         for (entries,) in rows:
             found.extend(entries)
-        for (key, packed), length in zip(tail, lengths, strict=True):
-            if count := count_in_packed(packed, term):
-                found.add(key, count, length)
+        for at, count in find_in_packed(forward, term):
+            found.add(tail[at][0], count, lengths[at])
         if found.keys:
             postings[term] = Postings(found.keys, found.counts, found.lengths)
     return statistics, postings
@@ -148,8 +153,8 @@ class _Entries:
 
     def add(self, key: int, count: int, length: int) -> None:
         self.keys.append(key)
-        self.counts.append(min(count, _COUNT_MAX))
-        self.lengths.append(min(length, _LENGTH_MAX))
+        self.counts.append(min(count, COUNT_MAX))
+        self.lengths.append(min(length, LENGTH_MAX))
 
     def extend(self, packed: bytes, *, without: int | None = None) -> None:
         count = len(packed) // _ENTRY_BYTES

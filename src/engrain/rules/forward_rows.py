@@ -1,0 +1,61 @@
+"""The packed form of one episode's terms, as its forward row holds it.
+
+A search reads up to a few hundred unsettled rows for each term of a query, so a term is looked for
+with the bytes search of the interpreter, and never decoded. The form:
+
+    length, two bytes, little-endian | 0xff | a byte for each term that occurs more than once |
+    line feed | terms, each followed by a line feed, those that occur more than once first
+
+A count byte is the count with the top bit set. No term holds a line feed, no UTF-8 holds 0xff, and
+no count byte is a line feed: what is found between two line feeds is a term.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+COUNT_MAX: Final = 127
+LENGTH_MAX: Final = 2**16 - 1
+_HEAD: Final = 3
+
+
+def pack_terms(counts: Mapping[str, int], length: int) -> bytes:
+    """Packs them; counts above `COUNT_MAX` and lengths above `LENGTH_MAX` are cut to these."""
+    ordered = sorted(counts, key=lambda term: (-counts[term], term))
+    often = bytes(min(counts[term], COUNT_MAX) | 0x80 for term in ordered if counts[term] > 1)
+    head = min(length, LENGTH_MAX).to_bytes(2, "little") + b"\xff" + often
+    return head + "\n".join(("", *ordered, "")).encode()
+
+
+def unpack_terms(packed: bytes) -> tuple[dict[str, int], int]:
+    """Counts and length, as they were packed."""
+    start = packed.index(b"\n", _HEAD)
+    often = [byte & 0x7F for byte in packed[_HEAD:start]]
+    found = packed[start + 1 : -1].decode().split("\n") if len(packed) > start + 1 else []
+    counts = dict.fromkeys(found, 1)
+    counts.update(zip(found, often, strict=False))
+    return counts, int.from_bytes(packed[:2], "little")
+
+
+def lengths_of_packed(rows: Sequence[bytes]) -> array[int]:
+    """The length of each row."""
+    lengths = array("H", b"".join([row[:2] for row in rows]))
+    if sys.byteorder == "big":
+        lengths.byteswap()
+    return lengths
+
+
+def find_in_packed(rows: Sequence[bytes], term: str) -> Iterator[tuple[int, int]]:
+    """(position of the row, count) for each row that holds the term."""
+    needle = b"\n%b\n" % term.encode()
+    for at in [at for at, row in enumerate(rows) if needle in row]:
+        yield at, _count_at(rows[at], rows[at].index(needle))
+
+
+def _count_at(packed: bytes, place: int) -> int:
+    start = packed.index(b"\n", _HEAD)
+    nth = packed.count(b"\n", start, place)
+    return packed[_HEAD + nth] & 0x7F if _HEAD + nth < start else 1
