@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 import msgspec
@@ -34,7 +34,6 @@ from engrain.storage.stores.sessions import check_page_limit, resolve
 from engrain.storage.stores.terms import add_to_tail, look_up, remove_from_index, settle_tail
 
 _CURSOR = "episodes"
-_TWINS_SHOWN_MAX = 64
 _TWIN_COLUMN = 16
 
 
@@ -110,8 +109,7 @@ class SqlEpisodeStore:
             rows = self._list_rows(reader, known.key, session_id, after, limit + 1)
         items = tuple(read_episode(row) for row in rows[:limit])
         more = len(rows) > limit
-        next_page = seal(_CURSOR, (rows[limit - 1][2],), known.secret) if more else None
-        return EpisodePage(items, next_page)
+        return EpisodePage(items, _seal(known, rows[limit - 1][2]) if more else None)
 
     def _list_rows(
         self,
@@ -135,16 +133,21 @@ class SqlEpisodeStore:
     def search(self, scope: Scope, query: str, *, limit: int = 20) -> tuple[Hit, ...]:
         if not 1 <= limit <= limits.search_limit_max:
             raise InvalidValue("limit", f"must be 1 to {limits.search_limit_max}")
-        if len(query) > limits.query_bytes_max:
-            raise LimitExceeded("query_bytes_max", limits.query_bytes_max, len(query))
+        size = len(query.encode(errors="surrogatepass"))
+        if size > limits.query_bytes_max:
+            raise LimitExceeded("query_bytes_max", limits.query_bytes_max, size)
         known = self._scopes.find(scope)
         words = query_terms(query)
         if known is None or not words:
             return ()
         with self._database.read() as reader:
             statistics, postings = look_up(reader, known.key, words)
-            ranked = rank(words, statistics, postings, limit=2 * limit)
-            return _show(reader, known.key, ranked, limit)
+            return _show(
+                reader,
+                known.key,
+                lambda count: rank(words, statistics, postings, limit=count),
+                limit,
+            )
 
     def tombstone(self, scope: Scope, episode_ids: Sequence[EpisodeId]) -> int:
         known = self._scopes.find(scope)
@@ -252,21 +255,44 @@ def _row(writer: Writer, scope: ScopeKey, key: int, one: PreparedEpisode) -> dic
     }
 
 
-def _show(reader: Reader, scope: ScopeKey, ranked: Sequence[Ranked], limit: int) -> tuple[Hit, ...]:
+def _show(
+    reader: Reader, scope: ScopeKey, best: Callable[[int], list[Ranked]], limit: int
+) -> tuple[Hit, ...]:
     """Hits in their order, equal scores newest first; of twins the newest, with all sources."""
     where = {"scope_key": scope.scope}
-    keys = [{**where, "episode_key": one.key} for one in ranked]
-    rows = [found[0] for found in reader.all_of("episodes.read", keys)]
-    twins = reader.all_of(
-        "episodes.list_twins",
-        [{**where, "twin": row[_TWIN_COLUMN], "limit": _TWINS_SHOWN_MAX} for row in rows],
+    found = _choose(reader, where, best, limit)
+    families = reader.all_of(
+        "episodes.list_twins", [{**where, "twin": row[_TWIN_COLUMN]} for _, row in found]
     )
-    best: dict[bytes, tuple[Ranked, Row, list[Row]]] = {}
-    for one, row, family in zip(ranked, rows, twins, strict=True):
-        best.setdefault(row[_TWIN_COLUMN], (one, row, family))
-    hits = [_hit(reader, where, one, row, family) for one, row, family in best.values()]
+    hits = [
+        _hit(reader, where, one, row, family)
+        for (one, row), family in zip(found, families, strict=True)
+    ]
     hits.sort(key=lambda hit: (-hit.score, -hit.episode.recorded_at, hit.episode.id.bytes))
     return tuple(hits[:limit])
+
+
+def _choose(
+    reader: Reader, where: dict[str, int], best: Callable[[int], list[Ranked]], limit: int
+) -> list[tuple[Ranked, Row]]:
+    """One of each family of twins: the best `limit`, and all that tie with the last of them.
+
+    Twins and ties are only known once their rows are read, so it looks further while either might
+    hide what belongs among the best.
+    """
+    wanted = 2 * limit
+    while True:
+        ranked = best(wanted)
+        rows = reader.all_of("episodes.read", [{**where, "episode_key": it.key} for it in ranked])
+        families: dict[bytes, tuple[Ranked, Row]] = {}
+        for one, (row,) in zip(ranked, rows, strict=True):
+            families.setdefault(row[_TWIN_COLUMN], (one, row))
+        found = list(families.values())
+        last = found[:limit][-1][0].score if found else 0.0
+        is_all = len(ranked) < wanted
+        if is_all or (len(found) >= limit and ranked[-1].score < last):
+            return [(one, row) for one, row in found if one.score >= last]
+        wanted *= 4
 
 
 def _hit(reader: Reader, where: dict[str, int], one: Ranked, row: Row, family: Rows) -> Hit:
@@ -314,5 +340,10 @@ def _read_extraction(reader: Reader, key: SessionKey) -> Row:
     return row
 
 
+def _seal(known: KnownScope, key: int) -> str:
+    """Of one length, whatever the key: on SQLite it grows with the sessions of other scopes."""
+    return seal(_CURSOR, (f"{key:016x}",), known.secret)
+
+
 def _unseal(known: KnownScope, cursor: str) -> int:
-    return int(unseal(_CURSOR, cursor, known.secret)[0])
+    return int(str(unseal(_CURSOR, cursor, known.secret)[0]), 16)

@@ -25,7 +25,7 @@ from engrain.rules.forward_rows import (
 from engrain.storage.database import Reader, Writer
 
 _ENTRY_BYTES = 8 + 1 + 2
-_TAIL_READ_MAX = 16 * limits.settle_episodes_max
+_EVERY_ROW = 2**63 - 1
 
 
 def add_to_tail(
@@ -50,7 +50,7 @@ def look_up(
 ) -> tuple[ScopeTerms, dict[str, Postings]]:
     """The scope's statistics and where each term of the query occurs in it."""
     settled = reader.one("terms.read_settled", scope_key=scope.scope) or (0, 0, 0)
-    tail = reader.all("terms.list_tail", scope_key=scope.scope, limit=_TAIL_READ_MAX)
+    tail = reader.all("terms.list_tail", scope_key=scope.scope, limit=_EVERY_ROW)
     blocks = reader.all_of(
         "terms.list_postings", [{"scope_key": scope.scope, "term": term} for term in query]
     )
