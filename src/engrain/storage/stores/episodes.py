@@ -142,6 +142,8 @@ class SqlEpisodeStore:
             return ()
         with self._database.read() as reader:
             statistics, postings = look_up(reader, known.key, words)
+            if not postings:
+                return ()
             return _show(
                 reader,
                 known.key,
