@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apps.conftest import EXAMPLE, ROOT, USER, Command, in_a_process
 
 import engrain as library
+from apps.conftest import EXAMPLE, ROOT, USER, Command, in_a_process
 
 FIXTURES = ROOT / "tests" / "formats" / "fixtures"
 

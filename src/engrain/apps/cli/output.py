@@ -6,6 +6,7 @@ Results go to standard output, errors and progress to standard error. Every word
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -151,7 +152,10 @@ def _open_console(stream: TextIO) -> Console:
 
 
 def _encode(value: object) -> str:
-    return visible_json(msgspec.json.encode(value, enc_hook=str).decode())
+    try:
+        return visible_json(msgspec.json.encode(value, enc_hook=str).decode())
+    except UnicodeEncodeError:  # a file name that is no text
+        return json.dumps(msgspec.to_builtins(value, enc_hook=str))
 
 
 def _write(stream: TextIO, text: str) -> None:
