@@ -56,6 +56,8 @@ class Recall:
         """
         if budget_tokens < 0:
             raise InvalidValue("budget_tokens", "must not be negative")
+        if session is not None and session.scope != scope:
+            raise InvalidValue("session", "belongs to another scope")
         asked = repair_text(turn)[0][: limits.query_bytes_max // 4]
         hits = self._episodes.search(scope, asked, limit=CANDIDATES_MAX)
         distinct = _without_near_duplicates(hits)

@@ -47,6 +47,10 @@ class SessionWriter:
         """What the session held at the last replay, oldest first."""
 
     @property
+    def scope(self) -> Scope:
+        return self._lease.scope
+
+    @property
     def session_id(self) -> SessionId:
         return self._lease.session_id
 
