@@ -93,5 +93,13 @@ def open_memory(options: Options) -> Iterator[Memory]:
         home = home_of(options)
         home.prepare()
         url = str(home.database)
+    _quieten_drivers()
     with Memory.open(url) as memory:
         yield memory
+
+
+def _quieten_drivers() -> None:
+    """What a driver logs (connections, with their host) is no answer of ours."""
+    import logging
+
+    logging.getLogger("psycopg").addHandler(logging.NullHandler())
