@@ -106,8 +106,14 @@ class EpisodeStore(Protocol):
         limit: int = 50,
     ) -> EpisodePage: ...
 
-    def search(self, scope: Scope, query: str, *, limit: int = 20) -> tuple[Hit, ...]:
-        """Best first; any text is a valid query, none is a syntax error."""
+    def search(
+        self, scope: Scope, query: str, *, limit: int = 20, with_neighbours: bool = False
+    ) -> tuple[Hit, ...]:
+        """Best first; any text is a valid query, none is a syntax error.
+
+        A hit holds a term of the query; with `with_neighbours` it may also stand beside one that
+        does, as an answer beside its question, and says `neighbour` as its reason.
+        """
         ...
 
     def tombstone(self, scope: Scope, episode_ids: Sequence[EpisodeId]) -> int:

@@ -1,24 +1,33 @@
-"""Ranking: BM25 over the scope's own statistics, each turn together with its neighbours.
+"""Ranking: BM25 of each turn, and of the turn among its neighbours.
 
 The same postings give the same order on every engine, settled or not (INV-19): nothing outside the
-scope is known here, and what is equal is ordered by key, the latest first.
+scope is known here, and equal scores are ordered by key, the latest first.
 
-BM25: Robertson and Zaragoza, The Probabilistic Relevance Framework (2009).
+BM25: Robertson and Zaragoza, The Probabilistic Relevance Framework (2009). The weights are those of
+docs/decisions/0007-ranking.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from heapq import nlargest
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import heapify, heappop
 from math import log
 from typing import Final
 
 from engrain.contracts.terms import Postings, Ranked, ScopeTerms
 
-K1: Final = 1.2
-B: Final = 0.5
-NEXT: Final = 0.4
-SECOND: Final = 0.2
+SATURATION: Final = 0.9
+"""BM25's k1: how soon a term that occurs again says nothing new."""
+LENGTH_SHARE: Final = 0.25
+"""BM25's b: how much a long turn's terms count less. Windows are not corrected for length."""
+REACH: Final = 2
+"""A window is a turn with this many before and after it, in its session."""
+WINDOW_SHARE: Final = 0.65
+"""How much of the score is the window's; the rest is the turn's own."""
+COMMON: Final = 3
+"""A term that more than one turn in this many holds says nothing about a window."""
+
+Scores = dict[int, float]
 
 
 def rank(
@@ -26,37 +35,63 @@ def rank(
     statistics: ScopeTerms,
     postings: Mapping[str, Postings],
     *,
-    limit: int,
-) -> list[Ranked]:
-    """The best `limit` episodes, best first."""
+    with_neighbours: bool = False,
+) -> Iterator[Ranked]:
+    """Episode keys, best first; scores lie in 0 to 1.
+
+    Ranks the turns that hold a term of the query; with `with_neighbours` also those beside them,
+    which name no term, and may be keys that no episode has: the caller skips these.
+    """
     found = [(term, postings[term]) for term in query if term in postings]
-    own = _own_scores(found, statistics)
-    scores = _with_neighbours(own)
-    best = nlargest(limit, scores.items(), key=lambda item: (item[1], item[0]))
-    return [Ranked(key, score, _terms_of(key, found)) for key, score in best]
+    if not found:
+        return
+    own, windows = _score(found, statistics)
+    scores = _fuse(own, windows, {**windows, **own} if with_neighbours else own)
+    heap = [(-score, -key) for key, score in scores.items()]
+    heapify(heap)
+    holders = [(term, frozenset(one.keys)) for term, one in found]
+    while heap:
+        score, key = heappop(heap)
+        held = tuple(term for term, keys in holders if -key in keys)
+        yield Ranked(-key, -score, held)
 
 
-def _own_scores(found: Sequence[tuple[str, Postings]], statistics: ScopeTerms) -> dict[int, float]:
-    average = statistics.total_length / statistics.episode_count
-    steady, by_length = K1 * (1 - B), K1 * B / average
-    scores: dict[int, float] = {}
+def _score(found: Sequence[tuple[str, Postings]], statistics: ScopeTerms) -> tuple[Scores, Scores]:
+    """BM25 of turns and of windows, each under the rarity of its terms among the turns."""
+    episodes = statistics.episode_count
+    average = statistics.total_length / episodes
+    own: Scores = {}
+    windows: Scores = {}
     for _, one in found:
         held = len(one.keys)
-        rarity = log(1 + (statistics.episode_count - held + 0.5) / (held + 0.5)) * (K1 + 1)
-        for key, count, length in zip(one.keys, one.counts, one.lengths, strict=True):
-            gain = rarity * count / (count + steady + by_length * length)
-            scores[key] = scores.get(key, 0.0) + gain
-    return scores
+        rarity = log(1 + (episodes - held + 0.5) / (held + 0.5)) * (SATURATION + 1)
+        _add_turns(own, one, rarity, average)
+        if held * COMMON <= episodes:
+            _add_windows(windows, one, rarity)
+    return own, windows
 
 
-def _with_neighbours(own: Mapping[int, float]) -> dict[int, float]:
-    scores = dict(own)
-    for key, score in own.items():
-        for at, share in ((key - 1, NEXT), (key + 1, NEXT), (key - 2, SECOND), (key + 2, SECOND)):
-            if at in own:
-                scores[at] += share * score
-    return scores
+def _add_turns(scores: Scores, one: Postings, rarity: float, average: float) -> None:
+    steady, by_length = SATURATION * (1 - LENGTH_SHARE), SATURATION * LENGTH_SHARE / average
+    score_of = scores.get
+    for key, count, length in zip(one.keys, one.counts, one.lengths, strict=True):
+        gain = rarity * count / (count + steady + by_length * length)
+        scores[key] = score_of(key, 0.0) + gain
 
 
-def _terms_of(key: int, found: Sequence[tuple[str, Postings]]) -> tuple[str, ...]:
-    return tuple(term for term, one in found if key in one.keys)
+def _add_windows(scores: Scores, one: Postings, rarity: float) -> None:
+    held: dict[int, int] = {}
+    count_of, score_of = held.get, scores.get
+    for key, count in zip(one.keys, one.counts, strict=True):
+        for near in range(key - REACH, key + REACH + 1):
+            held[near] = count_of(near, 0) + count
+    for near, count in held.items():
+        scores[near] = score_of(near, 0.0) + rarity * count / (count + SATURATION)
+
+
+def _fuse(own: Scores, windows: Scores, keys: Iterable[int]) -> Scores:
+    """Each measured by its best, then added."""
+    own_share = (1 - WINDOW_SHARE) / max(own.values())
+    window_share = WINDOW_SHARE / max(windows.values(), default=1.0)
+    own_of, window_of = own.get, windows.get
+    return {key: own_share * own_of(key, 0.0) + window_share * window_of(key, 0.0) for key in keys}

@@ -1,45 +1,75 @@
 """Stems of English and Portuguese words, by truncation only.
 
-What a stemmer rewrites (study, studies: studi) is cut back to what the word and its stem have in
-common, so that a stem is always a piece of the text it came from. Not for other languages.
+What a stemmer rewrites (study, studies: studi) is cut back to what word and stem have in common, so
+a stem is a piece of the text that it came from. Both languages' rules apply to every word, whatever
+the language of its sentence, so that a word has one stem in texts and queries alike.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 _WORD_MIN: Final = 4
 _STEM_MIN: Final = 3
 _SOFT_ENDS: Final = "eiy"
-
+_NASAL_ENDS: Final = ("oes", "ao")
+# Endings whose accents folding took; the Portuguese rules know them with their accents only.
+_ACCENTED_ENDS: Final = {
+    "encia": "ência",
+    "encias": "ências",
+    "ancia": "ância",
+    "ancias": "âncias",
+    "avel": "ável",
+    "aveis": "áveis",
+    "ivel": "ível",
+    "iveis": "íveis",
+}
 _LOCK: Final = threading.Lock()
 
 
 def cut(word: str) -> str:
-    """The stem of a folded word: a prefix of it, the same in every text."""
-    if len(word) < _WORD_MIN or not word.isalpha() or not word.isascii():
+    """The stem of a folded word: a prefix of it, the same wherever the word stands."""
+    if len(word) < _WORD_MIN or not (word.isascii() and word.isalpha()):
         return word
-    with _LOCK:  # a stemmer serves one caller at a time
-        rewritten = _english()(word)
-    stem = _common_start(word, rewritten)
+    english = _shared(word, _stem("english", word))
+    stem = min(english, _portuguese(english), _portuguese(word), key=len)
     if len(stem) > _STEM_MIN and stem[-1] in _SOFT_ENDS:
         stem = stem[:-1]
     return stem if len(stem) >= _STEM_MIN else word
 
 
-def _common_start(word: str, rewritten: str) -> str:
+def _portuguese(word: str) -> str:
+    for end in _NASAL_ENDS:  # avião, aviões
+        if word.endswith(end):
+            return _long_enough(word.removesuffix(end), word)
+    accented = word
+    for end, written in _ACCENTED_ENDS.items():
+        if word.endswith(end):
+            accented = word.removesuffix(end) + written
+    return _long_enough(_shared(accented, _stem("portuguese", accented)), word)
+
+
+def _long_enough(stem: str, word: str) -> str:
+    return word[: len(stem)] if len(stem) >= _STEM_MIN else word
+
+
+def _shared(word: str, rewritten: str) -> str:
+    """The beginning that both have in common."""
     for at, (one, other) in enumerate(zip(word, rewritten, strict=False)):
         if one != other:
             return word[:at]
     return word[: len(rewritten)]
 
 
+def _stem(language: str, word: str) -> str:
+    with _LOCK:  # a stemmer serves one caller at a time
+        return str(_stemmer(language).stemWord(word))
+
+
 @cache
-def _english() -> Callable[[str], str]:
+def _stemmer(language: str) -> Any:
     import Stemmer  # loaded when the first word is cut, not when engrain is imported
 
-    stem: Callable[[str], str] = Stemmer.Stemmer("english").stemWord
-    return stem
+    return Stemmer.Stemmer(language)

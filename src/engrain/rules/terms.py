@@ -7,7 +7,8 @@ characters of a script that is written without spaces, or a whole identifier, da
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import date, timedelta
+from functools import lru_cache
 from itertools import chain
 from typing import Final
 
@@ -52,7 +53,7 @@ _HAS_HUMP: Final = re.compile(r"[a-z][A-Z]").search
 _HUMPED: Final = re.compile(r"[A-Za-z]*[a-z][A-Z][A-Za-z]*")
 _HUMP: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH: Final = date(1970, 1, 1)
 _MONTHS: Final = (
     ("January", "janeiro"),
     ("February", "fevereiro"),
@@ -93,22 +94,23 @@ def query_terms(text: str) -> list[str]:
 
 def episode_terms(text: str, *, speaker: str | None, occurred_from: int | None) -> list[str]:
     """The terms of what was said, of who said it, and of the day (UTC) on which it happened."""
-    return terms(text) + terms(context_text(speaker, occurred_from))
+    found = terms(text)
+    if speaker:
+        found += terms(speaker)
+    if occurred_from is not None:
+        found += _date_terms(occurred_from // limits.DAY_US)
+    return found
 
 
-def context_text(speaker: str | None, occurred_from: int | None) -> str:
-    """The words beside an episode's own that it can be found by."""
-    return " ".join(filter(None, (speaker, _date_words(occurred_from))))
-
-
-def _date_words(moment_us: int | None) -> str:
-    if moment_us is None:
-        return ""
+@lru_cache(maxsize=4_096)
+def _date_terms(day: int) -> list[str]:
+    """2023-05-08, 2023, 8, May and maio; nothing outside the years 1 to 9999."""
     try:
-        day = _EPOCH + timedelta(microseconds=moment_us)
+        when = _EPOCH + timedelta(days=day)
     except OverflowError:
-        return ""
-    return " ".join((f"{day:%Y-%m-%d}", str(day.day), *_MONTHS[day.month - 1]))
+        return []
+    english, portuguese = _MONTHS[when.month - 1]
+    return [when.isoformat(), *terms(f"{when.year:04} {when.day} {english} {portuguese}")]
 
 
 def _hump_terms(text: str) -> list[str]:

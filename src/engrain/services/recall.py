@@ -59,7 +59,7 @@ class Recall:
         if session is not None and session.scope != scope:
             raise InvalidValue("session", "belongs to another scope")
         asked = repair_text(turn)[0][: limits.query_bytes_max // 4]
-        hits = self._episodes.search(scope, asked, limit=CANDIDATES_MAX)
+        hits = self._episodes.search(scope, asked, limit=CANDIDATES_MAX, with_neighbours=True)
         distinct = _without_near_duplicates(hits)
         block = _fill(distinct, budget_tokens, counter)
         if merged := len(hits) - len(distinct):

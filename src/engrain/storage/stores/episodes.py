@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from uuid import UUID
 
 import msgspec
@@ -130,7 +131,9 @@ class SqlEpisodeStore:
             "episodes.list_session", session_key=row[0], after=max(after, first), **where
         )
 
-    def search(self, scope: Scope, query: str, *, limit: int = 20) -> tuple[Hit, ...]:
+    def search(
+        self, scope: Scope, query: str, *, limit: int = 20, with_neighbours: bool = False
+    ) -> tuple[Hit, ...]:
         if not 1 <= limit <= limits.search_limit_max:
             raise InvalidValue("limit", f"must be 1 to {limits.search_limit_max}")
         size = len(query.encode(errors="surrogatepass"))
@@ -144,12 +147,8 @@ class SqlEpisodeStore:
             statistics, postings = look_up(reader, known.key, words)
             if not postings:
                 return ()
-            return _show(
-                reader,
-                known.key,
-                lambda count: rank(words, statistics, postings, limit=count),
-                limit,
-            )
+            ranked = rank(words, statistics, postings, with_neighbours=with_neighbours)
+            return _show(reader, known.key, ranked, limit)
 
     def tombstone(self, scope: Scope, episode_ids: Sequence[EpisodeId]) -> int:
         known = self._scopes.find(scope)
@@ -257,12 +256,10 @@ def _row(writer: Writer, scope: ScopeKey, key: int, one: PreparedEpisode) -> dic
     }
 
 
-def _show(
-    reader: Reader, scope: ScopeKey, best: Callable[[int], list[Ranked]], limit: int
-) -> tuple[Hit, ...]:
+def _show(reader: Reader, scope: ScopeKey, ranked: Iterator[Ranked], limit: int) -> tuple[Hit, ...]:
     """Hits in their order, equal scores newest first; of twins the newest, with all sources."""
     where = {"scope_key": scope.scope}
-    found = _choose(reader, where, best, limit)
+    found = _choose(reader, where, ranked, limit)
     families = reader.all_of(
         "episodes.list_twins", [{**where, "twin": row[_TWIN_COLUMN]} for _, row in found]
     )
@@ -275,26 +272,25 @@ def _show(
 
 
 def _choose(
-    reader: Reader, where: dict[str, int], best: Callable[[int], list[Ranked]], limit: int
+    reader: Reader, where: dict[str, int], ranked: Iterator[Ranked], limit: int
 ) -> list[tuple[Ranked, Row]]:
     """One of each family of twins: the best `limit`, and all that tie with the last of them.
 
     Twins and ties are only known once their rows are read, so it looks further while either might
-    hide what belongs among the best.
+    hide what belongs among the best. A neighbour that no episode has is passed over.
     """
-    wanted = 2 * limit
-    while True:
-        ranked = best(wanted)
-        rows = reader.all_of("episodes.read", [{**where, "episode_key": it.key} for it in ranked])
-        families: dict[bytes, tuple[Ranked, Row]] = {}
-        for one, (row,) in zip(ranked, rows, strict=True):
-            families.setdefault(row[_TWIN_COLUMN], (one, row))
-        found = list(families.values())
-        last = found[:limit][-1][0].score if found else 0.0
-        is_all = len(ranked) < wanted
-        if is_all or (len(found) >= limit and ranked[-1].score < last):
-            return [(one, row) for one, row in found if one.score >= last]
-        wanted *= 4
+    families: dict[bytes, tuple[Ranked, Row]] = {}
+    last = 0.0
+    while page := list(islice(ranked, limit)):
+        keys = [{**where, "episode_key": one.key} for one in page]
+        for one, rows in zip(page, reader.all_of("episodes.read", keys), strict=True):
+            for row in rows:
+                families.setdefault(row[_TWIN_COLUMN], (one, row))
+        if len(families) >= limit:
+            last = next(islice(families.values(), limit - 1, None))[0].score
+            if page[-1].score < last:
+                break
+    return [(one, row) for one, row in families.values() if one.score >= last]
 
 
 def _hit(reader: Reader, where: dict[str, int], one: Ranked, row: Row, family: Rows) -> Hit:
