@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,8 @@ import msgspec
 import pytest
 
 from engrain.apps.cli.main import main
+from engrain.storage.postgres import local_server
+from postgres_fixture import server_folder
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "conversations.json"
@@ -73,6 +77,17 @@ def imported(engrain: Command) -> Command:
     """The same, with the example conversations in the home."""
     assert engrain("import", EXAMPLE).code == 0
     return engrain
+
+
+@pytest.fixture
+def reachable(monkeypatch: pytest.MonkeyPatch, home: Path) -> Iterator[Path]:
+    """A home that the account can enter which runs PostgreSQL for root."""
+    place = Path(tempfile.mkdtemp(prefix="engrain-test-home-", dir=server_folder()))
+    place.chmod(0o711)
+    monkeypatch.setenv("ENGRAIN_HOME", str(place))
+    yield place
+    local_server.stop(place / "postgres")
+    shutil.rmtree(place, ignore_errors=True)
 
 
 def in_a_process(*command: str | Path, **options: Any) -> Ran:

@@ -18,15 +18,16 @@ PATIENCE_S: Final = 1.0
 class Bar:
     """Call it with (done, in all), in bytes. It is gone when the `with` block ends."""
 
-    def __init__(self, what: str, *, is_quiet: bool) -> None:
+    def __init__(self, what: str, *, is_quiet: bool, patience_s: float = PATIENCE_S) -> None:
         self._what = what
+        self._patience_s = patience_s
         self._is_shown = not is_quiet and is_terminal(sys.stderr)
         self._started_s = time.monotonic()
         self._drawn: tuple[Progress, TaskID] | None = None
 
     def __call__(self, done: int, total: int) -> None:
         if self._drawn is None:
-            if not self._is_shown or time.monotonic() - self._started_s < PATIENCE_S:
+            if not self._is_shown or time.monotonic() - self._started_s < self._patience_s:
                 return
             self._drawn = _draw(self._what)
         progress, task = self._drawn

@@ -1,0 +1,142 @@
+"""What people see: width, colour and progress of a real terminal, and none of it elsewhere."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from apps.conftest import EXAMPLE, ROOT, Command
+from engrain.apps.cli.output import local_time
+from engrain.apps.cli.progress import Bar
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+COLUMNS = 72
+
+
+def on_a_terminal(*arguments: str | Path, term: str = "xterm-256color", **variables: str) -> str:
+    """What a person sees whose terminal has 72 columns; standard error goes there too."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, COLUMNS, 0, 0))
+    kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "engrain", *map(str, arguments)],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=kept | {"TERM": term} | variables,
+    )
+    os.close(theirs)
+    seen = b"".join(iter(lambda: _read(ours), b""))
+    os.close(ours)
+    assert process.wait() == 0
+    return seen.decode().replace("\r\n", "\n")
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # Linux says so when the last writer has gone
+        return b""
+
+
+def test_tables_are_wrapped_to_the_terminal(imported: Command) -> None:
+    (one, *_) = imported("sessions", "list", "--all", "--json").json["items"]
+    imported("sessions", "title", one["id"], " ".join(f"word{n}" for n in range(40)))
+    seen = COLOUR.sub("", on_a_terminal("sessions", "list", "--all"))
+    assert max(map(len, seen.splitlines())) <= COLUMNS
+    assert one["id"] in seen
+    assert all(f"word{n}" in seen for n in range(0, 40, 7))
+
+
+def test_tables_in_a_pipe_keep_a_row_on_one_line(imported: Command) -> None:
+    (one, *_) = imported("sessions", "list", "--all", "--json").json["items"]
+    title = " ".join(f"word{n}" for n in range(40))
+    imported("sessions", "title", one["id"], title)
+    (row,) = [
+        line for line in imported("sessions", "list", "--all").out.splitlines() if one["id"] in line
+    ]
+    assert title in row
+
+
+def test_colour_is_for_a_terminal_that_did_not_refuse_it(imported: Command) -> None:
+    command = ("sessions", "list", "--all")
+    assert COLOUR.search(on_a_terminal(*command))
+    assert not _coloured(on_a_terminal(*command, NO_COLOR="1"))
+    assert not COLOUR.search(on_a_terminal(*command, term="dumb"))
+    assert "\x1b" not in imported(*command).out
+    assert "\x1b" not in imported("--help").out
+    assert not COLOUR.search(on_a_terminal(*command, "--json"))
+
+
+def _coloured(text: str) -> bool:
+    """Bold is no colour; numbers from 30 on choose one."""
+    codes = [int(code) for run in COLOUR.findall(text) for code in re.findall(r"\d+", run)]
+    return any(code >= 30 for code in codes)
+
+
+def bar_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, *, is_quiet: bool = False, patience_s: float = 0
+) -> str:
+    """What is seen on standard error of work of four parts."""
+    ours, theirs = pty.openpty()
+    monkeypatch.setenv("TERM", "xterm-256color")
+    with open(theirs, "w") as stream:  # noqa: PTH123  (a descriptor has no path)
+        monkeypatch.setattr(sys, "stderr", stream)
+        with Bar("importing", is_quiet=is_quiet, patience_s=patience_s) as bar:
+            for part in range(5):
+                bar(part * 10**6, 4 * 10**6)
+    monkeypatch.undo()
+    seen = b"".join(iter(lambda: _read(ours), b"")).decode()
+    os.close(ours)
+    return seen
+
+
+def test_progress_is_drawn_on_a_terminal_and_gone_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = bar_on_a_terminal(monkeypatch)
+    assert "importing" in seen and "4.0/4.0 MB" in seen
+    assert seen.endswith("\x1b[1A\x1b[2K") or seen.rstrip("\r\n").endswith("\x1b[2K")
+
+
+def test_progress_waits_for_long_work_and_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert bar_on_a_terminal(monkeypatch, patience_s=60) == ""
+    assert bar_on_a_terminal(monkeypatch, is_quiet=True) == ""
+
+
+def test_quick_work_draws_no_progress(home: Path) -> None:
+    assert "importing" not in on_a_terminal("import", EXAMPLE)
+
+
+def test_progress_is_for_people_alone(capfd: pytest.CaptureFixture[str]) -> None:
+    with Bar("importing", is_quiet=False, patience_s=0) as bar:
+        bar(1, 2)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_times_are_local_and_name_their_zone(imported: Command) -> None:
+    winter, summer = 1_767_225_600_000_000, 1_782_864_000_000_000
+    script = f"from engrain.apps.cli.output import local_time as t; print(t({winter}), t({summer}))"
+    zoned = subprocess.run(
+        [sys.executable, "-c", script],
+        env={"TZ": "WET0WEST,M3.5.0/1,M10.5.0"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert zoned.stdout == "2026-01-01 00:00 WET 2026-07-01 01:00 WEST\n"
+
+
+@pytest.mark.parametrize("at_us", [None, 10**18, -(10**18), 0])
+def test_any_time_can_be_shown(at_us: int | None) -> None:
+    assert local_time(at_us)
