@@ -22,7 +22,7 @@ def visible(text: str) -> str:
     """Text of any number of lines, each of which holds only what it shows."""
     if text.isascii() and text.isprintable():
         return text
-    return _UNSAFE.sub(_code, text.replace("\r\n", "\n")).expandtabs(4)
+    return _UNSAFE.sub(_code, text.replace("\r\n", "\n"))
 
 
 def visible_line(text: str) -> str:

@@ -43,7 +43,7 @@ class Screen:
     def text(self, text: str, *, indent: str = "") -> None:
         """Lines as they are; none of them can pretend to stand outside of the indentation."""
         for line in visible(text).split("\n"):
-            _write(sys.stdout, f"{indent}{line}".rstrip() + "\n")
+            _write(sys.stdout, f"{indent}{line}\n" if line else "\n")
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Rows under their headings. A column named `=x` never wraps, `>x` stands right."""
