@@ -25,6 +25,7 @@ from engrain.contracts.errors import (
     Uncertain,
     UnknownFormat,
 )
+from engrain.contracts.ids import OperationId
 from engrain.contracts.imports import (
     REFUSED,
     FormatReader,
@@ -240,7 +241,7 @@ class _FileImport:
         events = [msgspec.structs.replace(one.event, source_id=one.source_id) for one in new]
         if self._lease is None:
             self._lease = self._claim(session)
-        operation_id = None
+        operation_id: OperationId | None = None
         for attempt in range(1, TRIES_UNCERTAIN + 1):
             try:
                 self._transcript.append_turn(self._lease, events, operation_id=operation_id)
@@ -248,7 +249,7 @@ class _FileImport:
             except StaleLease:
                 self._lease = self._claim(session)
             except Uncertain as lost:
-                operation_id = lost.operation_id
+                operation_id = OperationId(lost.operation_id) if lost.operation_id else None
                 if attempt == TRIES_UNCERTAIN:
                     raise
 
