@@ -281,7 +281,7 @@ def _choose(
     """
     families: dict[bytes, tuple[Ranked, Row]] = {}
     last = 0.0
-    while page := list(islice(ranked, limit)):
+    while page := list(islice(ranked, limit + limit // 4 + 1)):
         keys = [{**where, "episode_key": one.key} for one in page]
         for one, rows in zip(page, reader.all_of("episodes.read", keys), strict=True):
             for row in rows:
