@@ -358,6 +358,27 @@ def test_commands_work_on_postgresql(engrain: Command, fresh_postgres_url: str) 
     assert "ceramics" in engrain("recall", "ceramics shop", *db).out
 
 
+# workspace
+
+
+def test_relink_binds_the_sessions_of_a_workspace_to_its_copy(
+    engrain: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, copy = tmp_path / "project", tmp_path / "copy"
+    for directory in (project, copy):
+        directory.mkdir()
+    monkeypatch.chdir(project)
+    session_id = engrain("sessions", "start", "--json").json["id"]
+    ran = engrain("workspace", "relink", session_id, copy, "--json")
+    assert ran.json["workspace"]["name"] == str(copy.resolve())
+    monkeypatch.chdir(copy)
+    assert [one["id"] for one in engrain("sessions", "list", "--json").json["items"]] == [
+        session_id
+    ]
+    missing = engrain("workspace", "relink", session_id, tmp_path / "absent", "--json")
+    assert (missing.code, missing.error["code"]) == (1, "workspace_mismatch")
+
+
 def test_version_and_help_are_said_by_the_module_too() -> None:
     version = in_a_process("-m", "engrain", "--version")
     assert (version.code, version.out) == (0, f"engrain {library.__version__}\n")

@@ -14,7 +14,16 @@ from typing import Final, NoReturn
 from cyclopts import App
 
 import engrain
-from engrain.apps.cli import episodes, errors, imports, output, postgres, recall, sessions
+from engrain.apps.cli import (
+    episodes,
+    errors,
+    imports,
+    output,
+    postgres,
+    recall,
+    sessions,
+    workspace,
+)
 from engrain.apps.cli.options import asks_for_json, hoisted
 
 _HELP: Final = """
@@ -44,6 +53,7 @@ app.command(recall.recall)
 app.command(recall.search)
 app.command(sessions.app)
 app.command(episodes.app)
+app.command(workspace.app)
 app.command(postgres.app)
 app.register_install_completion_command()
 

@@ -154,7 +154,7 @@ def fork(
         made = memory.sessions.fork(
             scope_of(options), SessionId(session), through=through, title=title
         )
-    give(made, lambda screen: _show_session(screen, made), is_json=options.json)
+    give(made, lambda screen: show_session(screen, made), is_json=options.json)
 
 
 @app.command
@@ -176,7 +176,7 @@ def title(session: UUID, title: str, /, *, options: Options = DEFAULTS) -> None:
 
     with open_memory(options) as memory:
         named = memory.sessions.set_title(scope_of(options), SessionId(session), title)
-    give(named, lambda screen: _show_session(screen, named), is_json=options.json)
+    give(named, lambda screen: show_session(screen, named), is_json=options.json)
 
 
 @app.command
@@ -204,7 +204,7 @@ def start(
         started = memory.sessions.start(
             scope_of(options), title=title, workspace=workspace or Path.cwd()
         )
-    give(started, lambda screen: _show_session(screen, started), is_json=options.json)
+    give(started, lambda screen: show_session(screen, started), is_json=options.json)
 
 
 def _show_page(screen: Screen, page: SessionPage, *, is_all: bool) -> None:
@@ -220,7 +220,8 @@ def _show_page(screen: Screen, page: SessionPage, *, is_all: bool) -> None:
         note(f"more: --cursor {page.next}")
 
 
-def _show_session(screen: Screen, session: Session) -> None:
+def show_session(screen: Screen, session: Session) -> None:
+    """What a session is, without its events."""
     pairs = [
         ("session", str(session.id)),
         ("title", session.title or "-"),
@@ -258,7 +259,7 @@ def _give_events(session: Session, events: Iterator[StoredEvent]) -> None:
 
 
 def _show_events(screen: Screen, session: Session, events: Iterator[StoredEvent]) -> None:
-    _show_session(screen, session)
+    show_session(screen, session)
     for stored in events:
         screen.line()
         screen.line(_heading(stored))
