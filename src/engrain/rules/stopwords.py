@@ -20,12 +20,12 @@ which while who whom whose why will with won't would wouldn't yes yet you your y
 yourselves
 """
 _PORTUGUESE: Final = """
-a ao aos aquela aquelas aquele aqueles aquilo as com como cujo da das de dela delas dele deles
-depois do dos e ela elas ele eles em entre essa essas esse esses esta estao estas estava este
-estes estou eu foi foram ha isso isto ja la lhe lhes mas me mesma mesmo meu meus minha minhas na
-nao nas nem no nos nossa nossas nosso nossos num numa o os ou para pela pelas pelo pelos por
-porque qual quais quando que quem se sem ser seu seus so sua suas tambem te tem tenho ter teu teus
-tinha tu tua tuas um uma umas uns voce voces
+a ainda ao aos aquela aquelas aquele aqueles aquilo as cada com como cujo da das de dela delas
+dele deles depois do dos e ela elas ele eles em entre essa essas esse esses esta estao estas
+estava este estes estou eu foi foram ha isso isto ja la lhe lhes mas me mesma mesmo meu meus minha
+minhas na nao nas nem no nos nossa nossas nosso nossos num numa o onde os ou para pela pelas pelo
+pelos por porque quais qual quando que quem se sem ser seu seus so sobre sua suas tambem te tem
+tenho ter teu teus tinha tu tua tuas um uma umas uns voce voces
 """
 
 STOPWORDS: Final = frozenset(_ENGLISH.split()) | frozenset(_PORTUGUESE.split())

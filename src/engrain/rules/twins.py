@@ -8,20 +8,21 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 _UNSEEN: Final = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff]+")
-_EDGE: Final = ".,;:!…。、，；：！'\"`´‘’‚“”„«»‹›「」『』()[]{}*_~-–—"
+_EDGE: Final = ".,;:!…。、\"'`´“”„«»‹›「」『』()[]{}*_~–—"
+_APOSTROPHES: Final = str.maketrans(dict.fromkeys("‘’‚ʼ", "'"))
 
 
 def twin_text(text: str) -> str:
-    """The normal form that near-identical texts share: neither case, white space, typographic
-    variants nor punctuation at the edges of words make a difference.
+    """The normal form that near-identical texts share.
 
+    Case, white space, typographic variants and punctuation around words make no difference.
     Accents, digits, signs and question marks do: they change what is said. A text of punctuation
     alone stands for itself.
     """
-    plain = unicodedata.normalize("NFKC", text).casefold()
-    words = _UNSEEN.sub("", plain).split()
+    plain = unicodedata.normalize("NFKC", text).casefold().translate(_APOSTROPHES)
+    words = unicodedata.normalize("NFKC", _UNSEEN.sub("", plain)).split()
     bare = [word.strip(_EDGE) for word in words]
-    return " ".join(filter(None, bare)) or " ".join(words)
+    return " ".join(word for word in bare if word.strip("-")) or " ".join(words)
 
 
 def similarity(one: AbstractSet[str], other: AbstractSet[str]) -> float:
