@@ -156,7 +156,9 @@ class SqlTranscriptStore:
         receipt = _write_batch(writer, lease, prepared, head, deadline)
         return receipt, deadline, head[2] - writer.now_us
 
-    def replay(self, lease: SessionLease, *, is_verified: bool = True) -> Iterator[StoredEvent]:
+    def replay(
+        self, lease: SessionLease, *, is_verified: bool = True, is_bounded: bool = True
+    ) -> Iterator[StoredEvent]:
         pairs = PairChecker()
         counted = size = 0
         last = 0
@@ -168,7 +170,8 @@ class SqlTranscriptStore:
                 verifier.feed(batch, rows)
             counted += len(rows)
             size += sum(len(row[5]) for row in rows if row[5] is not None)
-            _check_replay_bounds(counted, size)
+            if is_bounded:
+                _check_replay_bounds(counted, size)
             for stored in read_events(batch, rows):
                 event = stored.event
                 if why := pairs.feed(event):
