@@ -56,6 +56,8 @@ class FormatReader(Protocol):
     """A pure parser of one format."""
 
     name: str
+    passes: int
+    """How often `read` goes through the file."""
 
     def recognises(self, name: str, head: bytes) -> bool:
         """True when a file with this name and these first 64 KiB is of this format."""

@@ -58,3 +58,5 @@ page_bytes_max: Final = 16 * MIB
 # Import
 import_line_bytes_max: Final = 64 * MIB
 import_places_max: Final = 100
+import_zip_free_bytes: Final = 16 * MIB
+import_zip_ratio_max: Final = 200

@@ -66,10 +66,13 @@ class TranscriptStore(Protocol):
         """
         ...
 
-    def replay(self, lease: SessionLease, *, is_verified: bool = True) -> Iterator[StoredEvent]:
+    def replay(
+        self, lease: SessionLease, *, is_verified: bool = True, is_bounded: bool = True
+    ) -> Iterator[StoredEvent]:
         """The durable history, streamed; when it is exhausted the lease may append.
 
         Raises `Corrupt` where the chain does not hold and `LimitExceeded` past the replay bounds.
+        A caller that keeps none of it, as an import does, may go past them: `is_bounded=False`.
         """
         ...
 

@@ -92,6 +92,7 @@ class ArchiveReader:
     """Reads an archive as an import: events keep their origin, ids and times."""
 
     name = "archive"
+    passes = 1
 
     def recognises(self, name: str, head: bytes) -> bool:
         return bool(_HEAD.match(head))

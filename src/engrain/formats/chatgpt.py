@@ -59,6 +59,7 @@ class ChatGptReader:
     """Reads the export of ChatGPT."""
 
     name = "chatgpt"
+    passes = 1
 
     def recognises(self, name: str, head: bytes) -> bool:
         return name.lower().endswith(".json") and bool(_MAPPING.search(head))

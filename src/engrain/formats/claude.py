@@ -44,6 +44,7 @@ class ClaudeReader:
     """Reads the export of Claude.ai and the same conversations as its web application has them."""
 
     name = "claude"
+    passes = 1
 
     def recognises(self, name: str, head: bytes) -> bool:
         return name.lower().endswith(".json") and bool(_MESSAGES.search(head))

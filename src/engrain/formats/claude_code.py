@@ -75,6 +75,7 @@ class ClaudeCodeReader:
     """Reads the transcripts under `~/.claude/projects`."""
 
     name = "claude_code"
+    passes = 2
 
     def recognises(self, name: str, head: bytes) -> bool:
         if not name.lower().endswith(".jsonl"):

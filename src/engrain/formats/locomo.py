@@ -35,6 +35,7 @@ class LocomoReader:
     """Reads LoCoMo's JSON, a list of samples or one."""
 
     name = "locomo"
+    passes = 1
 
     def recognises(self, name: str, head: bytes) -> bool:
         return name.lower().endswith(".json") and bool(_KEYS.search(head))
