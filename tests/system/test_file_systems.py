@@ -87,8 +87,11 @@ def test_without_a_mount_above_nothing_is_known() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    "nfs nfs4 NFS4 cifs smb3 smbfs 9p afs ceph glusterfs lustre gfs2 ocfs2 vboxsf "
-    "fuse.sshfs fuse.glusterfs fuse.rclone fuse.s3fs".split(),
+    [
+        *("nfs", "nfs4", "NFS4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs"),
+        *("lustre", "gfs2", "ocfs2", "vboxsf"),
+        *("fuse.sshfs", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs"),
+    ],
 )
 def test_file_systems_of_many_machines_are_known(name: str) -> None:
     assert is_shared(name)
@@ -96,8 +99,10 @@ def test_file_systems_of_many_machines_are_known(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    "ext4 xfs btrfs zfs tmpfs overlay apfs f2fs vfat fuseblk fuse nfsd squashfs "
-    "fuse.bindfs fuse.mergerfs fuse.gocryptfs".split(),
+    [
+        *("ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "apfs", "f2fs", "vfat", "squashfs"),
+        *("fuse", "fuseblk", "fuse.bindfs", "fuse.mergerfs", "fuse.gocryptfs", "nfsd"),
+    ],
 )
 def test_local_file_systems_are_not_refused(name: str) -> None:
     assert not is_shared(name)

@@ -1,25 +1,42 @@
-"""Files that only their owner can touch: checked by name, never opened to be checked."""
+"""Files that only their owner can touch: checked by name, never opened to be checked (INV-01).
+
+To open a pipe can wait for ever, and to close a database's file would drop SQLite's locks. What is
+checked stays as it was checked, because nobody else may change names in its directory.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
 
-from engrain.contracts.errors import UnsafeFile
+from engrain.contracts.errors import EngrainError, StorageFull, UnsafeFile
+
+_KINDS = {
+    stat.S_IFLNK: "is a symbolic link",
+    stat.S_IFDIR: "is a directory",
+    stat.S_IFIFO: "is a pipe",
+    stat.S_IFSOCK: "is a socket",
+}
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def check_private_directory(path: Path) -> None:
-    """Raises `UnsafeFile` unless `path` is our own directory that no other may write to."""
+    """Raises `UnsafeFile` unless `path` is our own directory that no other may write to.
+
+    A link to one passes: the caller has resolved the path, or accepts where it leads.
+    """
     try:
         found = path.stat()
     except FileNotFoundError:
         raise UnsafeFile(str(path), "does not exist", f"run: mkdir -m 700 {path}") from None
+    except OSError as error:
+        raise _unusable(path, "reached", error) from error
     if not stat.S_ISDIR(found.st_mode):
         raise UnsafeFile(str(path), "is not a directory")
-    if found.st_uid != os.geteuid():
-        raise UnsafeFile(str(path), "belongs to another user")
-    if found.st_mode & 0o022:
+    _check_owner(path, found)
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise UnsafeFile(str(path), "is writable by others", f"run: chmod go-w {path}")
 
 
@@ -31,10 +48,11 @@ def check_private_file(path: Path, *, may_be_absent: bool = False) -> None:
         if may_be_absent:
             return
         raise UnsafeFile(str(path), "does not exist") from None
+    except OSError as error:
+        raise _unusable(path, "reached", error) from error
     if not stat.S_ISREG(found.st_mode):
-        raise UnsafeFile(str(path), "is not a regular file")
-    if found.st_uid != os.geteuid():
-        raise UnsafeFile(str(path), "belongs to another user")
+        raise UnsafeFile(str(path), _KINDS.get(stat.S_IFMT(found.st_mode), "is a device"))
+    _check_owner(path, found)
     if found.st_nlink != 1:
         raise UnsafeFile(str(path), "has more than one name (hard link)")
     if stat.S_IMODE(found.st_mode) != 0o600:
@@ -49,9 +67,17 @@ def check_database_files(path: Path) -> None:
 
 
 def create_private_file(path: Path) -> None:
-    """A new empty file of mode 0600; `FileExistsError` when the name is taken."""
+    """A new empty file of mode 0600, whatever the umask; `FileExistsError` when the name is taken.
+
+    Raises `StorageFull` or `UnsafeFile` when the directory takes no file.
+    """
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o600)
+    try:
+        descriptor = os.open(path, flags, 0o600)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise _unusable(path, "created", error) from error
     try:
         os.fchmod(descriptor, 0o600)
     finally:
@@ -59,9 +85,17 @@ def create_private_file(path: Path) -> None:
 
 
 def make_private_directory(path: Path) -> None:
-    """A new directory of mode 0700."""
-    path.mkdir(mode=0o700)
-    path.chmod(0o700)
+    """A new directory of mode 0700, whatever the umask; `FileExistsError` when the name is taken.
+
+    Raises `StorageFull` or `UnsafeFile` when the directory above takes none.
+    """
+    try:
+        path.mkdir(mode=0o700)
+        path.chmod(0o700)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise _unusable(path, "created", error) from error
 
 
 def fsync_directory(path: Path) -> None:
@@ -71,3 +105,14 @@ def fsync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _check_owner(path: Path, found: os.stat_result) -> None:
+    if found.st_uid != os.geteuid():
+        raise UnsafeFile(str(path), "belongs to another user")
+
+
+def _unusable(path: Path, verb: str, error: OSError) -> EngrainError:
+    if error.errno in _FULL:
+        return StorageFull(f"{path}: cannot be {verb}, the disk is full")
+    return UnsafeFile(str(path), f"cannot be {verb} ({error.strerror})")

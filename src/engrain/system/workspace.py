@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 
 from engrain.contracts.errors import InvalidValue, UnsupportedSystem, WorkspaceMismatch
-from engrain.contracts.workspace import DirectoryIdentity, Workspace
+from engrain.contracts.workspace import DirectoryIdentity, Workspace, Workspaces
 from engrain.system.file_systems import find_file_system
 from engrain.system.generations import SOURCES
 
@@ -22,7 +22,7 @@ _WAY_OUT = "if it was moved, open the session with its new path; if it was copie
 _WAY_OUT += "an operator can relink it: engrain workspace relink"
 
 
-class SystemWorkspaces:
+class SystemWorkspaces(Workspaces):
     """Identities of this machine's directories."""
 
     def read(self, path: str) -> Workspace:
