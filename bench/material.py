@@ -63,15 +63,15 @@ def make_turns(count: int, *, seed: int = 1, event_bytes: int = EVENT_BYTES) -> 
 
 
 def _make_turn(words: Words, call_id: str, event_bytes: int) -> list[Event]:
-    def fill(make: type[Event], field: str, **fields: str) -> Event:
-        bare = len(encode_event(make(**{**fields, field: "x"}))) - 1
-        event = make(**{**fields, field: words.text(event_bytes - bare)})
+    def fill(make: type[Event], field: str, frame: str = "%s", **fields: str) -> Event:
+        bare = len(encode_event(make(**{**fields, field: frame % "x"}))) - 1
+        event = make(**{**fields, field: frame % words.text(event_bytes - bare)})
         assert len(encode_event(event)) == event_bytes, "made to measure"
         return event
 
     return [
         fill(UserMessage, "text"),
-        fill(ToolCall, "arguments", call_id=call_id, name="search"),
+        fill(ToolCall, "arguments", '{"query":"%s"}', call_id=call_id, name="search"),
         fill(ToolResult, "text", call_id=call_id),
         fill(AssistantMessage, "text"),
     ]

@@ -14,7 +14,7 @@ from typing import Final
 
 from engrain.contracts import limits
 from engrain.contracts.episodes import NewEpisode
-from engrain.contracts.errors import Corrupt, InvalidValue, LimitExceeded
+from engrain.contracts.errors import Corrupt, EngrainError, InvalidValue, LimitExceeded
 from engrain.contracts.events import (
     KIND_OF,
     Approval,
@@ -30,6 +30,7 @@ from engrain.contracts.events import (
 )
 from engrain.contracts.scope import Origin, Sensitivity
 from engrain.contracts.text import require_short_text, require_text
+from engrain.rules.canonical import read_json
 
 _SEQUENCE_MAX: Final = 2**32 - 1
 _ORDINAL_MAX: Final = 2**31 - 1
@@ -96,7 +97,8 @@ def check_append(events: Sequence[Event], *, known_calls: Container[str] = ()) -
 
     A turn has 1 to `append_events_max` events of kinds that callers may write (`summary` comes
     from compaction alone, `erased` from nobody), keeps the pair rule (INV-12), names each tool
-    call once and none of `known_calls`, and has no blank system, user or assistant text. An
+    call once and none of `known_calls`, gives each call a JSON object inside the bounds as its
+    arguments (INV-06), and has no blank system, user or assistant text. An
     assistant message that only calls tools is left out, not stored blank.
     """
     if not 1 <= len(events) <= limits.append_events_max:
@@ -124,11 +126,22 @@ def _wrong_event(event: Event) -> str | None:
         return "has no text"
     if isinstance(event, ToolCall | ToolResult | Approval) and not event.call_id:
         return "has no call id"
-    if isinstance(event, ToolCall) and not event.name:
-        return "names no tool"
+    if isinstance(event, ToolCall) and (why := _wrong_call(event)):
+        return why
     if event.occurred_at is not None and not _is_int64(event.occurred_at):
         return "occurred_at is not a time in microseconds"
     return None if _is_origin(event.origin) else "has an unknown origin"
+
+
+def _wrong_call(call: ToolCall) -> str | None:
+    """What a provider would refuse about the call: its arguments are an object (INV-06)."""
+    if not call.name:
+        return "names no tool"
+    try:
+        arguments = read_json(call.arguments, bytes_max=limits.event_bytes_max)
+    except (EngrainError, TypeError):
+        return "its arguments are no JSON inside the bounds"
+    return None if isinstance(arguments, dict) else "its arguments are no JSON object"
 
 
 def _is_origin(origin: str) -> bool:
