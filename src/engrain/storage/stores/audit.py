@@ -6,13 +6,15 @@ from collections.abc import Mapping
 
 import msgspec
 
+from engrain.contracts import limits
 from engrain.contracts.audit import AuditEntry
-from engrain.contracts.errors import Corrupt
+from engrain.contracts.errors import Corrupt, InvalidValue
 from engrain.contracts.ids import ScopeKey
 from engrain.contracts.scope import Scope
 from engrain.rules.canonical import canonical_bytes
 from engrain.rules.chain import audit_link
 from engrain.storage.database import Database, Row, Writer
+from engrain.storage.stores.pages import check_page_limit
 from engrain.storage.stores.scopes import Scopes
 
 _FIRST = b"\0" * 32
@@ -33,6 +35,9 @@ class SqlAuditStore:
         )
 
     def list(self, scope: Scope, *, after: int = 0, limit: int = 100) -> tuple[AuditEntry, ...]:
+        check_page_limit(limit)
+        if not 0 <= after <= limits.json_integer_max:
+            raise InvalidValue("after", "must be the number of an entry, or 0")
         known = self._scopes.find(scope)
         if known is None:
             return ()

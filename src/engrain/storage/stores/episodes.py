@@ -30,8 +30,9 @@ from engrain.rules.twins import twin_text
 from engrain.rules.validation import check_episode
 from engrain.storage.database import Database, Reader, Row, Writer
 from engrain.storage.rows import read_episode, write_labels
+from engrain.storage.stores.pages import check_page_limit
 from engrain.storage.stores.scopes import KnownScope, Scopes
-from engrain.storage.stores.sessions import check_page_limit, resolve
+from engrain.storage.stores.sessions import resolve
 from engrain.storage.stores.terms import add_to_tail, look_up, remove_from_index, settle_tail
 
 _CURSOR = "episodes"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from engrain.contracts.clock import Clock
+from engrain.contracts.errors import InvalidValue
 from engrain.contracts.ids import Ids, ScopeKey
 from engrain.contracts.scope import Scope
 from engrain.storage.database import Database
@@ -30,6 +31,8 @@ class Scopes:
 
     def find(self, scope: Scope) -> KnownScope | None:
         """The scope, or None while nothing was ever written to it."""
+        if not isinstance(scope, Scope):
+            raise InvalidValue("scope", "must be a Scope")
         known = self._known.get(scope)
         if known is None:
             with self._database.read() as reader:

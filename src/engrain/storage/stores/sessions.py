@@ -7,7 +7,7 @@ from uuid import UUID
 import msgspec
 
 from engrain.contracts import limits
-from engrain.contracts.errors import InvalidValue, NotFound
+from engrain.contracts.errors import NotFound
 from engrain.contracts.ids import Ids, OperationId, ScopeKey, SessionId, SessionKey
 from engrain.contracts.scope import Scope
 from engrain.contracts.sessions import Session, SessionPage
@@ -20,6 +20,7 @@ from engrain.storage.database import Database, Reader, Row, Writer
 from engrain.storage.rows import read_session, workspace_identity
 from engrain.storage.stores.audit import add_entry
 from engrain.storage.stores.operations import acknowledging, record_operation, repeated
+from engrain.storage.stores.pages import check_page_limit
 from engrain.storage.stores.scopes import KnownScope, Scopes
 from engrain.storage.stores.workspaces import ensure_workspace, find_workspace, move_workspace
 
@@ -247,12 +248,6 @@ def check_title(title: str | None) -> None:
     """A title is absent, or clean text of bounded size."""
     if title is not None:
         require_short_text(title, "title", limits.title_bytes_max)
-
-
-def check_page_limit(limit: int) -> None:
-    """A page holds 1 to `page_items_max` items."""
-    if not 1 <= limit <= limits.page_items_max:
-        raise InvalidValue("limit", f"must be 1 to {limits.page_items_max:,}")
 
 
 def _read(reader: Reader, scope: ScopeKey, session_id: SessionId) -> Session:

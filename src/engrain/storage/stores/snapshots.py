@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from engrain.contracts import limits
-from engrain.contracts.errors import LimitExceeded, NotFound, SnapshotMismatch
+from engrain.contracts.errors import InvalidValue, LimitExceeded, NotFound, SnapshotMismatch
 from engrain.contracts.ids import SessionId
 from engrain.contracts.leases import SessionLease
 from engrain.contracts.scope import Scope
@@ -62,10 +62,26 @@ def add_snapshot(writer: Writer, key: dict[str, int], payload: bytes) -> None:
 
 def encode_snapshot(snapshot: SessionSnapshot) -> bytes:
     """The snapshot's canonical bytes: equal snapshots have equal bytes."""
-    payload = canonical_bytes(msgspec.to_builtins(snapshot))
+    plain = _bounded(snapshot)
+    payload = canonical_bytes(plain)
     if len(payload) > limits.snapshot_bytes_max:
         raise LimitExceeded("snapshot_bytes_max", limits.snapshot_bytes_max, len(payload))
     return payload
+
+
+def _bounded(snapshot: SessionSnapshot) -> object:
+    """The snapshot as plain values, once its size is known to be near the bound at most."""
+    try:
+        size = len(msgspec.json.encode(snapshot))
+        if size > 2 * limits.snapshot_bytes_max:  # the canonical form may be somewhat shorter
+            raise LimitExceeded("snapshot_bytes_max", limits.snapshot_bytes_max, size)
+        return msgspec.to_builtins(snapshot)
+    except RecursionError:
+        raise LimitExceeded("json_depth_max", limits.json_depth_max) from None
+    except UnicodeEncodeError:
+        raise InvalidValue("snapshot", "holds a lone surrogate") from None
+    except (TypeError, OverflowError):
+        raise InvalidValue("snapshot", "holds what JSON cannot say") from None
 
 
 def _demand_same(stored: bytes, offered: bytes) -> None:
