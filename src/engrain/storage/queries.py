@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
+from operator import itemgetter
+from typing import Any
 
 _NAME = re.compile(r"^-- name: ([a-z_]+)$", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
@@ -37,3 +40,17 @@ def parameters_of(statement: str) -> frozenset[str]:
 def with_pyformat(statement: str) -> str:
     """The statement with `%(name)s` instead of `:name`."""
     return _PARAMETER.sub(r"%(\1)s", statement.replace("%", "%%"))
+
+
+def with_numbers(
+    statement: str,
+) -> tuple[str, Callable[[Mapping[str, Any]], tuple[Any, ...]]]:
+    """The statement with `?1` instead of `:name`, and what puts its parameters in that order.
+
+    SQLite looks a name up at every use of it; a number costs nothing.
+    """
+    names = list(dict.fromkeys(_PARAMETER.findall(statement)))
+    numbered = _PARAMETER.sub(lambda found: f"?{names.index(found[1]) + 1}", statement)
+    if len(names) > 1:
+        return numbered, itemgetter(*names)
+    return numbered, lambda parameters: tuple(parameters[name] for name in names)

@@ -20,14 +20,17 @@ from engrain.contracts.clock import Clock
 from engrain.contracts.errors import DatabaseReplaced, EngrainError, Refused, Uncertain
 from engrain.contracts.faults import reach
 from engrain.storage.database import Anchor, Parameters, Reader, Row, Writer
-from engrain.storage.queries import load_queries
+from engrain.storage.queries import load_queries, with_numbers
 from engrain.storage.sqlite.commits import CommitQueue, Work
 from engrain.storage.sqlite.connections import translate_error
 from engrain.system.locks import FileLock
 
 T = TypeVar("T")
 
-QUERIES = load_queries("engrain.storage.sqlite")
+QUERIES = {
+    name: with_numbers(statement)
+    for name, statement in load_queries("engrain.storage.sqlite").items()
+}
 _BUSY_WAIT_MS = limits.busy_wait_us // 1_000
 _BUSY_WAIT_S = limits.busy_wait_us / limits.SECOND_US
 _CHECKPOINT_PAGES = 2_000
@@ -44,20 +47,24 @@ class SqliteTransaction:
         self.now_us = now_us
 
     def one(self, query: str, **parameters: Any) -> Row | None:
-        return self._connection.execute(QUERIES[query], parameters).fetchone()
+        statement, in_order = QUERIES[query]
+        return self._connection.execute(statement, in_order(parameters)).fetchone()
 
     def all(self, query: str, **parameters: Any) -> list[Row]:
-        return self._connection.execute(QUERIES[query], parameters).fetchall()
+        statement, in_order = QUERIES[query]
+        return self._connection.execute(statement, in_order(parameters)).fetchall()
 
     def all_of(self, query: str, each: Sequence[Parameters]) -> list[list[Row]]:
-        statement, execute = QUERIES[query], self._connection.execute
-        return [execute(statement, parameters).fetchall() for parameters in each]
+        (statement, in_order), execute = QUERIES[query], self._connection.execute
+        return [execute(statement, in_order(parameters)).fetchall() for parameters in each]
 
     def run(self, query: str, **parameters: Any) -> None:
-        self._connection.execute(QUERIES[query], parameters)
+        statement, in_order = QUERIES[query]
+        self._connection.execute(statement, in_order(parameters))
 
     def run_many(self, query: str, rows: Iterable[Parameters]) -> None:
-        self._connection.executemany(QUERIES[query], rows)
+        statement, in_order = QUERIES[query]
+        self._connection.executemany(statement, map(in_order, rows))
 
 
 class DatabaseFile:
