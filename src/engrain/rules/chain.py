@@ -11,6 +11,7 @@ no two different batches have one encoding.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import sha256
 from struct import Struct
 from uuid import UUID
@@ -22,7 +23,7 @@ _LINK_DOMAIN = b"engrain link 1\0\0"
 _GENESIS_DOMAIN = b"engrain genesis 1"
 _AUDIT_DOMAIN = b"engrain audit 1\0"
 _BATCH = Struct(">16s16sQqI")
-_HEADER = Struct(">QB")
+_TURN = Struct(">Q")
 _NO_ASSETS = b"\0\0\0\0"
 
 EventHeader = tuple[str, int, bytes]
@@ -58,9 +59,14 @@ def batch_link(
         _BATCH.pack(session_id.bytes, operation_id, first_sequence, recorded_at, len(headers)),
     ]
     for kind, turn, commitment in headers:
-        name = kind.encode()
-        parts += (_HEADER.pack(turn, len(name)), name, commitment, _NO_ASSETS)
+        parts += (_TURN.pack(turn), _sized(kind), commitment, _NO_ASSETS)
     return sha256(b"".join(parts)).digest()
+
+
+@lru_cache(64)
+def _sized(kind: str) -> bytes:
+    name = kind.encode()
+    return len(name).to_bytes() + name
 
 
 def audit_link(previous: bytes, number: int, recorded_at: int, body: bytes) -> bytes:

@@ -36,6 +36,7 @@ _SEQUENCE_MAX: Final = 2**32 - 1
 _ORDINAL_MAX: Final = 2**31 - 1
 _INVISIBLE: Final = frozenset({"approval", "audit"})
 _MUST_SAY: Final = (System, UserMessage, AssistantMessage)
+_OF_A_CALL: Final = (ToolCall, ToolResult, Approval)
 _PLAIN_ORIGINS: Final = frozenset({"host", "user", "model"})
 
 
@@ -85,6 +86,8 @@ class PairChecker:
         return None
 
     def _close(self, otherwise: str) -> str | None:
+        if not self._calls:
+            return None
         if self._answered != len(self._calls):
             return otherwise
         self._calls.clear()
@@ -124,7 +127,7 @@ def _wrong_event(event: Event) -> str | None:
         return "a summary is written by compaction alone"
     if isinstance(event, _MUST_SAY) and not event.text.strip():
         return "has no text"
-    if isinstance(event, ToolCall | ToolResult | Approval) and not event.call_id:
+    if isinstance(event, _OF_A_CALL) and not event.call_id:
         return "has no call id"
     if isinstance(event, ToolCall) and (why := _wrong_call(event)):
         return why

@@ -38,24 +38,18 @@ from engrain.storage.stores.scopes import Scopes
 from engrain.storage.stores.sessions import resolve
 
 
-class PreparedEvent(msgspec.Struct, frozen=True):
-    """An event as it will be stored, made before the transaction."""
-
-    kind: str
-    payload: bytes
-    salt: bytes
-    commitment: bytes
-    source_mark: bytes | None
-
-
 class PreparedTurn(msgspec.Struct, frozen=True):
-    """A whole append, ready: nothing is encoded or hashed under the write lock but the link."""
+    """A whole append, ready: nothing is encoded or hashed under the write lock but the link.
+
+    The rows lack only what the transaction knows: their sequences and the turn.
+    """
 
     operation_id: OperationId
     is_fresh: bool
     request_digest: bytes
     turn: int | None
-    events: list[PreparedEvent]
+    rows: list[dict[str, object]]
+    headers: list[tuple[str, bytes]]
     size: int
 
 
@@ -106,32 +100,38 @@ class SqlTranscriptStore:
         operation_id: OperationId | None,
         turn: int | None,
     ) -> PreparedTurn:
-        secret = lease.reveal()[0].secret
+        binding = lease.reveal()[0]
         payloads = [encode_event(event) for event in events]
         size = sum(map(len, payloads))
         if size > limits.append_bytes_max:
             raise LimitExceeded("append_bytes_max", limits.append_bytes_max, size)
         salts = self._ids.random_bytes(SALT_BYTES * len(events))
-        prepared = []
+        rows: list[dict[str, object]] = []
+        headers = []
         for at, (event, payload) in enumerate(zip(events, payloads, strict=True)):
+            kind = KIND_OF[type(event)]
             salt = salts[at * SALT_BYTES : (at + 1) * SALT_BYTES]
-            mark = (
-                event_source_mark(secret, lease.session_id, event.source_id)
-                if event.source_id is not None
-                else None
-            )
-            prepared.append(
-                PreparedEvent(
-                    KIND_OF[type(event)], payload, salt, commit_event(salt, payload), mark
-                )
+            commitment = commit_event(salt, payload)
+            headers.append((kind, commitment))
+            rows.append(
+                {
+                    "scope_key": binding.key.scope,
+                    "session_key": binding.key.session,
+                    "kind": kind,
+                    "commitment": commitment,
+                    "salt": salt,
+                    "source_mark": _source_mark(lease, event),
+                    "payload": payload,
+                }
             )
         parts = (lease.session_id.bytes, b"" if turn is None else b"%d" % turn, *payloads)
         return PreparedTurn(
             operation_id or OperationId(self._ids.uuid7()),
             operation_id is None,
-            request_digest(secret, "append", parts),
+            request_digest(binding.secret, "append", parts),
             turn,
-            prepared,
+            rows,
+            headers,
             size,
         )
 
@@ -255,12 +255,18 @@ class SqlTranscriptStore:
         return self._database.write(key, body)
 
 
+def _source_mark(lease: SessionLease, event: Event) -> bytes | None:
+    if event.source_id is None:
+        return None
+    return event_source_mark(lease.reveal()[0].secret, lease.session_id, event.source_id)
+
+
 def _write_batch(
     writer: Writer, lease: SessionLease, prepared: PreparedTurn, head: Row, deadline: int
 ) -> AppendReceipt:
     key = lease.reveal()[0].key
     first = head[0] + 1
-    last = head[0] + len(prepared.events)
+    last = head[0] + len(prepared.rows)
     turn = prepared.turn or first
     link = batch_link(
         head[1],
@@ -268,25 +274,13 @@ def _write_batch(
         prepared.operation_id.bytes,
         first,
         writer.now_us,
-        [(event.kind, turn, event.commitment) for event in prepared.events],
+        [(kind, turn, commitment) for kind, commitment in prepared.headers],
     )
     where = {"scope_key": key.scope, "session_key": key.session}
-    writer.run_many(
-        "transcript.add_event",
-        [
-            {
-                **where,
-                "sequence": first + at,
-                "turn": turn,
-                "kind": event.kind,
-                "commitment": event.commitment,
-                "salt": event.salt,
-                "source_mark": event.source_mark,
-                "payload": event.payload,
-            }
-            for at, event in enumerate(prepared.events)
-        ],
-    )
+    for sequence, row in enumerate(prepared.rows, first):
+        row["sequence"] = sequence
+        row["turn"] = turn
+    writer.run_many("transcript.add_event", prepared.rows)
     writer.run(
         "transcript.add_batch",
         first_sequence=first,
