@@ -24,8 +24,9 @@ REACH: Final = 2
 """A window is a turn with this many before and after it, in its session."""
 WINDOW_SHARE: Final = 0.65
 """How much of the score is the window's; the rest is the turn's own."""
-COMMON: Final = 3
-"""A term that more than one turn in this many holds says nothing about a window."""
+COMMON: Final = 2 * REACH + 1
+"""A term that more than one turn in this many holds may stand in every window: it tells none apart,
+and is left out of their scores. So a term's windows cost no more than the scope has turns."""
 
 Scores = dict[int, float]
 
