@@ -13,6 +13,7 @@ IN_DEMO := env -u ENGRAIN_DB ENGRAIN_HOME=$(DEMO) ENGRAIN_USER=demo $(BIN)/engra
 
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 export UV_PYTHON_DOWNLOADS := never
+export UV_SYSTEM_CERTS := true
 
 .PHONY: help setup demo test check eval bench docs clean
 
