@@ -291,8 +291,9 @@ def test_a_wrong_password_shows_neither_password_nor_url(fresh_postgres_url: str
     parts = urlsplit(fresh_postgres_url)
     secret = "not-the-password"
     wrong = parts._replace(netloc=f"{parts.username}:{secret}@{parts.netloc.split('@')[-1]}")
-    with pytest.raises(Busy) as refused:
+    with pytest.raises(Refused, match="user, password") as refused:
         open_url(wrong.geturl())
+    assert not refused.value.retryable
     assert secret not in "".join(traceback.format_exception(refused.value))
 
 

@@ -218,6 +218,18 @@ def test_a_directory_of_another_user_is_refused(kept: Path) -> None:
     assert caught.value.path == str(kept.parent)
 
 
+@pytest.mark.invariant("INV-01")
+def test_an_asset_folder_that_is_a_link_or_open_to_others_is_refused(kept: Path) -> None:
+    assets = kept.with_name(f"{NAME}.assets")
+    assets.chmod(0o777)
+    with pytest.raises(UnsafeFile, match="assets: is writable by others"):
+        Memory.open(kept)
+    assets.rename(assets.with_name("elsewhere"))
+    assets.symlink_to("elsewhere")
+    with pytest.raises(UnsafeFile, match="assets: is a symbolic link"):
+        Memory.open(kept)
+
+
 def test_a_directory_that_is_missing_is_named_with_the_command_that_makes_it(home: Path) -> None:
     with refused(UnsafeFile, home) as caught:
         Memory.open(home / "nowhere" / NAME)

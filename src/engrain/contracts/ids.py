@@ -10,10 +10,18 @@ from uuid import UUID
 
 import msgspec
 
+from engrain.contracts.errors import InvalidValue
+
 SessionId = NewType("SessionId", UUID)
 EpisodeId = NewType("EpisodeId", UUID)
 OperationId = NewType("OperationId", UUID)
-BatchId = NewType("BatchId", UUID)
+
+
+def require_id(value: UUID, field: str) -> UUID:
+    """`value` itself; raises `InvalidValue` for what is no UUID, such as an id kept as text."""
+    if not isinstance(value, UUID):
+        raise InvalidValue(field, "must be a UUID; an id kept as text is read with UUID(text)")
+    return value
 
 
 class ScopeKey(msgspec.Struct, frozen=True):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import psycopg
 from psycopg import sql
 
 from engrain.contracts import limits
 from engrain.contracts.clock import Clock
-from engrain.contracts.errors import Busy, UnsupportedSystem
+from engrain.contracts.errors import Busy, Refused, UnsupportedSystem
 from engrain.contracts.faults import reach
 from engrain.storage.migrate import Applied, Migration, load_migrations, migrate
 from engrain.storage.postgres.database import (
@@ -21,6 +23,13 @@ from engrain.storage.postgres.database import (
 MIGRATIONS = load_migrations("engrain.storage.postgres")
 SERVER_FLOOR = 140_000
 _MIGRATION_LOCK = 0x656E677261696E  # "engrain" in ASCII
+
+
+# libpq gives a failed connection no SQLSTATE; a server of another language stays unreachable.
+_REFUSED = re.compile(
+    r"authentication failed|no password supplied|no pg_hba\.conf entry"
+    r'|permission denied for database|(?:role|database) ".*" does not exist'
+)
 
 
 class PostgresMigrator:
@@ -61,10 +70,12 @@ def open_url(
     except psycopg.errors.LockNotAvailable as error:
         raise translate_error(error) from error
     except psycopg.OperationalError as error:
+        if _REFUSED.search(str(error)):
+            raise Refused(
+                "PostgreSQL refuses the login: check user, password and database"
+            ) from None
         raise Busy(
-            f"cannot connect to PostgreSQL ({type(error).__name__}); is the server running, "
-            "and are user and password right?",
-            retry_after_s=1.0,
+            "PostgreSQL is not reachable; is the server running?", retry_after_s=1.0
         ) from error
     except psycopg.Error as error:
         raise translate_error(error) from error

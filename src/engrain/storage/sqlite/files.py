@@ -156,8 +156,12 @@ def _create(path: Path, now_us: int, migrations: tuple[Migration, ...]) -> None:
 def _complete(path: Path) -> None:
     if not _exists(lock_of(path)):
         create_private_file(lock_of(path))
-    if not _exists(assets_of(path)):
-        make_private_directory(assets_of(path))
+    assets = assets_of(path)
+    if not _exists(assets):
+        make_private_directory(assets)
+    elif assets.is_symlink():
+        raise UnsafeFile(str(assets), "is a symbolic link")
+    check_private_directory(assets)
 
 
 def _refuse_strangers(path: Path) -> None:

@@ -18,7 +18,7 @@ from engrain.contracts.episodes import (
     NewEpisode,
 )
 from engrain.contracts.errors import InvalidValue, LimitExceeded, NotFound
-from engrain.contracts.ids import EpisodeId, ScopeKey, SessionId, SessionKey
+from engrain.contracts.ids import EpisodeId, ScopeKey, SessionId, SessionKey, require_id
 from engrain.contracts.scope import Scope
 from engrain.contracts.terms import Ranked, pack_episode_key, unpack_episode_key
 from engrain.rules.budget import estimate_tokens
@@ -32,7 +32,7 @@ from engrain.storage.database import Database, Reader, Row, Writer
 from engrain.storage.rows import read_episode, write_labels
 from engrain.storage.stores.pages import check_page_limit
 from engrain.storage.stores.scopes import KnownScope, Scopes
-from engrain.storage.stores.sessions import resolve
+from engrain.storage.stores.sessions import find_key, resolve
 from engrain.storage.stores.terms import add_to_tail, look_up, remove_from_index, settle_tail
 
 _CURSOR = "episodes"
@@ -124,12 +124,10 @@ class SqlEpisodeStore:
         where = {"scope_key": scope.scope, "limit": limit}
         if session_id is None:
             return reader.all("episodes.list", after=after, **where)
-        row = reader.one("sessions.find_key", scope_key=scope.scope, session_id=session_id.bytes)
-        if row is None:
-            raise NotFound("session", session_id)
-        first = pack_episode_key(row[0], 0)
+        key = find_key(reader, scope, session_id).session
+        first = pack_episode_key(key, 0)
         return reader.all(
-            "episodes.list_session", session_key=row[0], after=max(after, first), **where
+            "episodes.list_session", session_key=key, after=max(after, first), **where
         )
 
     def search(
@@ -322,7 +320,8 @@ def _forget(writer: Writer, scope: ScopeKey, key: int, wanted: EpisodeId) -> Non
 
 
 def _find(reader: Reader, scope: ScopeKey, wanted: EpisodeId) -> Row | None:
-    return reader.one("episodes.find_key", scope_key=scope.scope, episode_id=wanted.bytes)
+    wanted_id = require_id(wanted, "episode_id").bytes
+    return reader.one("episodes.find_key", scope_key=scope.scope, episode_id=wanted_id)
 
 
 def _find_key(reader: Reader, scope: ScopeKey, wanted: EpisodeId) -> int:

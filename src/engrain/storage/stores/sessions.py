@@ -8,7 +8,14 @@ import msgspec
 
 from engrain.contracts import limits
 from engrain.contracts.errors import NotFound
-from engrain.contracts.ids import Ids, OperationId, ScopeKey, SessionId, SessionKey
+from engrain.contracts.ids import (
+    Ids,
+    OperationId,
+    ScopeKey,
+    SessionId,
+    SessionKey,
+    require_id,
+)
 from engrain.contracts.scope import Scope
 from engrain.contracts.sessions import Session, SessionPage
 from engrain.contracts.text import require_short_text
@@ -238,7 +245,8 @@ def resolve(
 
 def find_key(reader: Reader, scope: ScopeKey, session_id: SessionId) -> SessionKey:
     """The session's key in this scope; `NotFound` otherwise."""
-    row = reader.one("sessions.find_key", scope_key=scope.scope, session_id=session_id.bytes)
+    wanted = require_id(session_id, "session_id").bytes
+    row = reader.one("sessions.find_key", scope_key=scope.scope, session_id=wanted)
     if row is None:
         raise NotFound("session", session_id)
     return SessionKey(scope.scope, row[0])
@@ -251,7 +259,8 @@ def check_title(title: str | None) -> None:
 
 
 def _read(reader: Reader, scope: ScopeKey, session_id: SessionId) -> Session:
-    row = reader.one("sessions.read", scope_key=scope.scope, session_id=session_id.bytes)
+    wanted = require_id(session_id, "session_id").bytes
+    row = reader.one("sessions.read", scope_key=scope.scope, session_id=wanted)
     if row is None:
         raise NotFound("session", session_id)
     return read_session(row)

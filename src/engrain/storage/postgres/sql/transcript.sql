@@ -43,11 +43,6 @@ ORDER BY sequence;
 SELECT source_mark FROM events
 WHERE scope_key = :scope_key AND session_key = :session_key AND source_mark IS NOT NULL;
 
--- name: measure
-SELECT count(*) AS event_count, coalesce(sum(length(payload)), 0)::bigint AS payload_bytes
-FROM events
-WHERE scope_key = :scope_key AND session_key = :session_key;
-
 -- name: turn_after
 SELECT turn FROM events
 WHERE scope_key = :scope_key AND session_key = :session_key

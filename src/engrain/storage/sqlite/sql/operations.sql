@@ -16,6 +16,3 @@ LIMIT 1;
 -- name: add
 INSERT INTO operations (scope_key, operation_id, verb, session_key, request_digest, recorded_at)
 VALUES (:scope_key, :operation_id, :verb, :session_key, :request_digest, :recorded_at);
-
--- name: prune
-DELETE FROM operations WHERE scope_key = :scope_key AND recorded_at < :before;

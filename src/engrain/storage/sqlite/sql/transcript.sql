@@ -44,12 +44,6 @@ SELECT source_mark FROM events
 WHERE event_key > (:session_key << 32) AND event_key <= (:session_key << 32 | 4294967295)
     AND scope_key = :scope_key AND source_mark IS NOT NULL;
 
--- name: measure
-SELECT count(*) AS event_count, coalesce(sum(length(payload)), 0) AS payload_bytes
-FROM events
-WHERE event_key > (:session_key << 32) AND event_key <= (:session_key << 32 | 4294967295)
-    AND scope_key = :scope_key;
-
 -- name: turn_after
 SELECT turn FROM events
 WHERE event_key = (:session_key << 32 | :sequence) AND scope_key = :scope_key;
