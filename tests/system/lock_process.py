@@ -48,13 +48,17 @@ def fork(lock: FileLock) -> None:
 
 
 def share(lock: FileLock, turns: int, journal: Path, number: int) -> None:
-    """Takes `turns` turns, writing its number into the journal durably in each."""
+    """Takes `turns` turns and notes them in the journal: a small letter comes, a capital is served.
+
+    The letter is number `number` of the alphabet. What is served is written durably.
+    """
     descriptor = os.open(journal, os.O_WRONLY | os.O_APPEND)
     say("ready")
     sys.stdin.readline()
     for _ in range(turns):
+        os.write(descriptor, bytes([ord("a") + number]))
         lock.acquire(WAIT_US)
-        os.write(descriptor, bytes([number]))
+        os.write(descriptor, bytes([ord("A") + number]))
         os.fdatasync(descriptor)
         lock.release()
         _work()

@@ -202,11 +202,17 @@ def test_who_comes_first_is_served_first(path: Path, lock: FileLock, tmp_path: P
             other.nudge()
             _await_waiting(path, number + 1)
         lock.release()
-    assert list(journal.read_bytes()) == [0, 1, 2, 3, 4]
+    assert journal.read_text("ascii") == "abcdeABCDE"
 
 
-def test_sixteen_processes_share_fairly(path: Path, tmp_path: Path) -> None:
-    """Counted in turns and not in time, so that a busy machine changes nothing."""
+def test_sixteen_processes_are_served_about_in_the_order_they_come(
+    path: Path, tmp_path: Path
+) -> None:
+    """Counted in turns and not in time, so that a busy machine changes little.
+
+    Where the last holder may take a lock again before a waiter is awake, half of all calls are
+    served at once, and some only after hundreds of others.
+    """
     processes, turns = 16, 60
     journal = tmp_path / "journal"
     journal.touch()
@@ -218,29 +224,23 @@ def test_sixteen_processes_share_fairly(path: Path, tmp_path: Path) -> None:
         assert [other.hear() for other in others] == ["ready"] * processes
         for other in others:
             other.nudge()
-    order = journal.read_bytes()
-    assert Counter(order) == dict.fromkeys(range(processes), turns)
-    together = _while_all_compete(order, processes, turns)
-    shares = Counter(together)
-    assert len(together) >= processes * turns // 4
-    assert max(shares.values()) <= 2 * min(shares.values())
-    assert max(_gaps(together)) <= 8 * processes
+    notes = journal.read_text("ascii")
+    assert Counter(notes.lower()) == dict.fromkeys("abcdefghijklmnop", 2 * turns)
+    passed = sorted(_count_passed(notes))
+    assert passed[len(passed) // 2] >= processes // 2
+    assert passed[len(passed) * 99 // 100] <= 6 * processes
 
 
-def _while_all_compete(order: bytes, processes: int, turns: int) -> bytes:
-    """The part between the last process's first turn and the first process's last turn."""
-    start = max(order.index(number) for number in range(processes))
-    end = min(order.rindex(number) for number in range(processes))
-    return order[start:end]
-
-
-def _gaps(order: bytes) -> Iterator[int]:
-    """How many turns of others lie between two turns of one process."""
-    last: dict[int, int] = {}
-    for at, number in enumerate(order):
-        if number in last:
-            yield at - last[number] - 1
-        last[number] = at
+def _count_passed(notes: str) -> Iterator[int]:
+    """For every turn, how many others were served between its coming and its being served."""
+    served = 0
+    came: dict[str, int] = {}
+    for note in notes:
+        if note.islower():
+            came[note] = served
+        else:
+            yield served - came[note.lower()]
+            served += 1
 
 
 @needs_proc_locks
@@ -272,7 +272,7 @@ def test_a_caller_that_comes_back_takes_up_its_place_in_line(path: Path, lock: F
             assert _count_waiting(path) == 2
             waiter = Thread(target=lock.acquire, args=(_LONG_US,))
             waiter.start()
-            _await(lambda: waiter.is_alive() and not lock._mutex.acquire(blocking=False))
+            _await(lambda: lock._place is not None and lock._place._is_wanted)
             holder.nudge()
             waiter.join()
             assert later.process.poll() is None
