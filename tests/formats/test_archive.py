@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from typing import get_args
 from uuid import UUID
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from engrain.contracts.errors import UnknownFormat
 from engrain.contracts.events import (
+    EVENT_KINDS,
+    EVENT_TYPES,
     Approval,
     AssistantMessage,
     Audit,
     Erased,
     Failure,
     Recall,
+    ResultStatus,
     StoredEvent,
     Summary,
     System,
@@ -93,6 +99,70 @@ def test_an_archive_gives_back_equal_sessions_and_events() -> None:
         *STORED,
         ArchiveSession(SESSIONS[1]),
     ]
+
+
+text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
+integers = st.integers(-(2**63), 2**63 - 1)
+told_by_all = {
+    "text": text,
+    "origin": st.sampled_from(["host", "user", "model", "tool:read", "import:claude"]),
+    "speaker": st.none() | text,
+    "occurred_at": st.none() | integers,
+    "source_id": st.none() | text,
+    "repaired": st.booleans(),
+}
+own_fields = {
+    ToolCall: {"call_id": text, "name": text, "arguments": text},
+    ToolResult: {"call_id": text, "status": st.sampled_from(get_args(ResultStatus))},
+    Approval: {"call_id": text, "is_allowed": st.booleans()},
+    Audit: {"name": text},
+    Recall: {"episode_ids": st.lists(text, max_size=3).map(tuple), "tokens": integers},
+    Summary: {"covers_sequence": integers, "covers_link": text},
+    Failure: {"code": text},
+    Erased: {"was": st.sampled_from(EVENT_KINDS)},
+}
+any_event = st.sampled_from([*EVENT_TYPES, Erased]).flatmap(
+    lambda kind: st.builds(kind, **told_by_all, **own_fields.get(kind, {}))
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.builds(StoredEvent, integers, integers, integers, any_event))
+def test_any_event_is_read_equal_to_the_one_that_was_written(stored: StoredEvent) -> None:
+    lines = b"".join(iter_archive_lines([(SESSIONS[0], [stored])]))
+    assert list(iter_archive(source(lines))) == [ArchiveSession(SESSIONS[0]), stored]
+    assert lines.count(b"\n") == 4
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.builds(
+        Session,
+        id=st.uuids().map(SessionId),
+        title=st.none() | text,
+        workspace=st.builds(
+            Workspace,
+            name=text.filter(str.strip),
+            identity=st.none()
+            | st.builds(
+                DirectoryIdentity,
+                device=integers,
+                inode=integers,
+                generation=integers,
+                generation_kind=text,
+            ),
+        ),
+        created_at=integers,
+        updated_at=integers,
+        opened_at=integers,
+        event_count=integers,
+        leased_until=st.none(),
+        forked_from=st.none() | st.builds(ForkPoint, st.uuids().map(SessionId), integers),
+    )
+)
+def test_any_session_is_read_equal_to_the_one_that_was_written(session: Session) -> None:
+    lines = b"".join(iter_archive_lines([(session, [])]))
+    assert list(iter_archive(source(lines))) == [ArchiveSession(session)]
 
 
 def test_what_is_read_is_written_again_as_the_same_bytes() -> None:

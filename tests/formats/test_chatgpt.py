@@ -87,3 +87,32 @@ def test_a_single_conversation_without_an_array_is_read() -> None:
     raw = json.loads(fixture("chatgpt.json").open().read())[0]
     items = read("chatgpt", source(json.dumps(raw).encode()))
     assert told(items)[0] == "session c-rye | Rye bread | 1717236000000000"
+
+
+def test_a_result_under_another_name_answers_the_call_that_waits_longest() -> None:
+    def node(name: str, parent: str, role: str, **message: object) -> dict[str, object]:
+        content = {"content_type": "text", "parts": [name]}
+        return {
+            "parent": parent,
+            "message": {"id": name, "author": {"role": role}, "content": content, **message},
+        }
+
+    mapping = {
+        "u": node("u", "", "user"),
+        "c1": node("c1", "u", "assistant", recipient="dalle.text2im"),
+        "c2": node("c2", "c1", "assistant", recipient="bio"),
+        "r1": node("r1", "c2", "tool"),
+        "r2": node("r2", "r1", "tool", author={"role": "tool", "name": "renamed"}),
+        "a": node("a", "r2", "assistant"),
+    }
+    items = read(
+        "chatgpt", source(json.dumps([{"mapping": mapping, "current_node": "a"}]).encode())
+    )
+    assert told(items)[2:] == [
+        "u user: u",
+        'c1 call c1 dalle.text2im {"input":"c1"}',
+        'c2 call c2 bio {"input":"c2"}',
+        "r1 result c1 completed: r1",
+        "r2 result c2 completed: r2",
+        "a assistant: a",
+    ]

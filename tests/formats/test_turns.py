@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import json
+
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +21,7 @@ from engrain.contracts.events import (
     UserMessage,
 )
 from engrain.contracts.imports import ImportItem, SessionBegins, Skipped, TurnRead
+from engrain.formats.documents import arguments_text
 from engrain.formats.turns import TurnBuilder, iter_session
 from engrain.rules.validation import check_append
 from formats.reading import skips, told
@@ -136,6 +141,39 @@ def test_every_event_says_which_import_it_came_by() -> None:
     (turn,) = built(said(), AssistantMessage(text="x"), call("a"), result("a"))
     assert isinstance(turn, TurnRead)
     assert {imported.event.origin for imported in turn.events} == {"import:test"}
+
+
+@pytest.mark.invariant("INV-06")
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ('{"a": 1.50}', '{"a": 1.50}'),
+        ("[1]", '{"input":"[1]"}'),
+        ("ls -l", '{"input":"ls -l"}'),
+        (" ", "{}"),
+        ('{"a": NaN}', '{"input":"{\\"a\\": NaN}"}'),
+        ('{"a":1,"a":2}', '{"input":"{\\"a\\":1,\\"a\\":2}"}'),
+        ('{"a":"\\u0000"}', '{"input":"{\\"a\\":\\"\\\\u0000\\"}"}'),
+    ],
+)
+def test_arguments_become_an_object_inside_the_bounds(given: str, kept: str) -> None:
+    items = built(ToolCall(call_id="a", name="t", arguments=given), result("a"))
+    assert told(items)[1] == f"1 call a t {kept}"
+    (turn,) = items
+    assert isinstance(turn, TurnRead)
+    check_append([imported.event for imported in turn.events])
+
+
+@pytest.mark.invariant("INV-06")
+@pytest.mark.parametrize(
+    "value",
+    [{"a": [0] * 70_000}, functools.reduce(lambda inner, _: {"a": inner}, range(70), {})],
+    ids=["many nodes", "deep"],
+)
+def test_arguments_outside_the_bounds_are_kept_as_text(value: object) -> None:
+    kept = json.loads(arguments_text(value))
+    assert list(kept) == ["input"]
+    assert json.loads(kept["input"]) == value
 
 
 def test_a_text_over_the_bound_is_cut_on_a_code_point() -> None:

@@ -60,6 +60,16 @@ def test_a_sound_turn_may_be_stored(events):
     check_replay(StoredEvent(n, 1, 0, event) for n, event in enumerate(events, 1))
 
 
+@pytest.mark.invariant("INV-06")
+@pytest.mark.parametrize(
+    "arguments",
+    ["", "ls", "[]", "null", "{", '{"a":NaN}', '{"a":1,"a":2}', '{"a":1e999}', '{"a":"\\u0000"}'],
+)
+def test_arguments_that_are_no_object_inside_the_bounds_are_refused(arguments):
+    with pytest.raises(InvalidValue, match=r"events\[0\]: its arguments are no JSON"):
+        check_append([ToolCall(call_id="a", name="grep", arguments=arguments), result("a")])
+
+
 @pytest.mark.invariant("INV-12")
 @pytest.mark.parametrize(
     ("events", "at"),

@@ -191,8 +191,9 @@ class _Conversation:
         chosen = named or self._waiting
         if not chosen:
             return None
-        self._waiting.remove(chosen[0])
-        return chosen[0]
+        call = chosen[0]
+        self._waiting.remove(call)
+        return call
 
     def _give_result(self) -> Iterator[ImportItem]:
         if self._result:

@@ -122,7 +122,7 @@ class Chain:
 
     def _add_title(self, record: Record, line_id: str, session: str) -> None:
         kind = text_of(record.get("type"))
-        title = title_of(record.get(_TITLE_FIELDS.get(kind, "")))
+        title = title_of(record.get(_TITLE_FIELDS[kind])) if kind in _TITLE_FIELDS else None
         if line_id in self._leaves:
             self._set_title(session, "summary", self._leaves.pop(line_id))
         if title and kind != "summary":

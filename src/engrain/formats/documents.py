@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from engrain.contracts import limits
-from engrain.contracts.errors import EngrainError, InvalidJson, InvalidValue, LimitExceeded
+from engrain.contracts.errors import EngrainError, InvalidJson, InvalidValue
 from engrain.contracts.imports import Skipped
 from engrain.contracts.text import cut_text, repair_text
 from engrain.formats.json_stream import Piece
@@ -137,19 +137,28 @@ def words(parts: Iterable[str]) -> str:
 
 
 def arguments_text(value: object) -> str:
-    """A tool's arguments as JSON text of an object; anything else becomes its field `input`."""
-    if isinstance(value, str) and _is_object_text(value):
-        return value
-    record = value if isinstance(value, dict) else {"input": value}
-    return msgspec.json.encode(record).decode()
+    """A tool's arguments as the record takes them: JSON text of an object inside the bounds.
+
+    Text that is such an object stays as it is, blank text says nothing; any other value, and an
+    object outside the bounds, becomes the field `input` of one.
+    """
+    if isinstance(value, str):
+        if not value.strip():
+            return "{}"
+        return value if _is_object_text(value) else _json_text({"input": repair_text(value)[0]})
+    text = _json_text(value if isinstance(value, dict) else {"input": value})
+    return text if _is_object_text(text) else _json_text({"input": text})
+
+
+def _json_text(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def _is_object_text(text: str) -> bool:
     try:
-        value = read_json(text, bytes_max=limits.import_line_bytes_max, text="repair")
-    except (InvalidJson, LimitExceeded):
+        return isinstance(read_json(text, bytes_max=limits.import_line_bytes_max), dict)
+    except EngrainError:
         return False
-    return isinstance(value, dict)
 
 
 # Times -------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from engrain.contracts.events import (
 )
 from engrain.contracts.imports import ImportedEvent, ImportItem, SessionBegins, Skipped, TurnRead
 from engrain.contracts.text import REPLACEMENT, cut_text, repair_text
+from engrain.formats.documents import arguments_text
 
 speaker_bytes_max: Final = 256
 unnamed_tool: Final = "unnamed"
@@ -130,8 +131,10 @@ class TurnBuilder:
         if event.speaker is not None:
             named = str(changes.get("speaker", event.speaker)).strip()
             changes["speaker"] = cut_text(named, speaker_bytes_max) or None
-        if isinstance(event, ToolCall) and not event.name.strip():
-            changes["name"] = unnamed_tool
+        if isinstance(event, ToolCall):
+            changes["arguments"] = arguments_text(event.arguments)
+            if not event.name.strip():
+                changes["name"] = unnamed_tool
         return msgspec.structs.replace(event, **changes)
 
     def _unique_source(self, source_id: str, event: Event) -> str | None:
