@@ -430,3 +430,12 @@ def test_an_audit_entry_that_breaks_the_text_rule_is_refused(
     with refused(memory, InvalidValue, InvalidJson):
         memory.audit.record(ANA, name, facts)
     memory.audit.record(ANA, "noted", {"fact": "sound"})
+
+
+def test_an_id_kept_as_text_is_refused_with_what_to_do() -> None:
+    with Memory.open(":memory:") as memory:
+        session = memory.sessions.start(ANA)
+        text: Any = str(session.id)
+        for verb in (memory.sessions.read, memory.sessions.lease, memory.episodes.read):
+            with pytest.raises(InvalidValue, match="UUID"):
+                verb(ANA, text)

@@ -46,8 +46,7 @@ class Enrichment:
                 written += receipt.written
                 known += receipt.known
                 tombstoned += receipt.tombstoned
-        if written:
-            self.settle(scope)
+        self.settle(scope)  # also what an extraction that was killed left behind
         return ExtractionReport(
             events_read=read, written=written, known=known, tombstoned=tombstoned
         )
