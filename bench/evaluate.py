@@ -37,6 +37,7 @@ from timing import percentile
 
 DEPTH = 10
 _MS = 1_000_000
+_FACTS = ("processor", "system", "load before", "Python", "SQLite")
 _RESULTS = Path(__file__).parent / "results"
 
 Search = Callable[[Question], list[TurnId]]
@@ -86,7 +87,8 @@ def main() -> None:
     asked = parser.parse_args()
     conversations = read_locomo(asked.data)
     with tempfile.TemporaryDirectory(prefix="engrain-eval-") as place:
-        facts = describe_machine(Path(place)) | {"engrain": version("engrain")}
+        machine = describe_machine(Path(place))
+        facts = {name: machine[name] for name in _FACTS} | {"engrain": version("engrain")}
         stored, answers = evaluate(conversations, Path(place))
     summary = summarise(conversations, stored, answers)
     table = as_markdown(asked.data.name, summary, facts)
