@@ -52,10 +52,12 @@ def find_in_packed(rows: Sequence[bytes], term: str) -> Iterator[tuple[int, int]
     """(position of the row, count) for each row that holds the term."""
     needle = b"\n%b\n" % term.encode()
     for at in [at for at, row in enumerate(rows) if needle in row]:
-        yield at, _count_at(rows[at], rows[at].index(needle))
+        yield at, _count_in(rows[at], needle)
 
 
-def _count_at(packed: bytes, place: int) -> int:
-    start = packed.index(b"\n", _HEAD)
+def _count_in(packed: bytes, needle: bytes) -> int:
+    if packed.startswith(b"\n", _HEAD):  # each of its terms occurs once
+        return 1
+    start, place = packed.index(b"\n", _HEAD), packed.index(needle)
     nth = packed.count(b"\n", start, place)
     return packed[_HEAD + nth] & 0x7F if _HEAD + nth < start else 1

@@ -15,8 +15,6 @@ from engrain.contracts import limits
 from engrain.contracts.ids import ScopeKey
 from engrain.contracts.terms import Postings, ScopeTerms
 from engrain.rules.forward_rows import (
-    COUNT_MAX,
-    LENGTH_MAX,
     find_in_packed,
     lengths_of_packed,
     pack_terms,
@@ -153,8 +151,8 @@ class _Entries:
 
     def add(self, key: int, count: int, length: int) -> None:
         self.keys.append(key)
-        self.counts.append(min(count, COUNT_MAX))
-        self.lengths.append(min(length, LENGTH_MAX))
+        self.counts.append(count)
+        self.lengths.append(length)
 
     def extend(self, packed: bytes, *, without: int | None = None) -> None:
         count = len(packed) // _ENTRY_BYTES
