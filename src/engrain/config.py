@@ -10,3 +10,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     url: str
     async_workers: int = 8
+
+    def __repr__(self) -> str:
+        return "Config(…)"  # the URL may hold a password

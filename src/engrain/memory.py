@@ -6,6 +6,7 @@ import functools
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -99,19 +100,21 @@ class Memory:
         cls,
         url: str | os.PathLike[str],
         *,
+        assets: Path | None = None,
         clock: Clock | None = None,
         ids: Ids | None = None,
         workspaces: Workspaces | None = None,
     ) -> Memory:
         """Opens the memory at a path, `:memory:` or `postgresql://…`; a new path is created.
 
+        `assets` is the folder of a SQLite database's media, when not the one beside it.
         Raises `DatabaseMissing`, `NewerSchema` or `UnsafeFile` with what to do about it. `clock`,
         `ids` and `workspaces` replace what the machine gives, for tests.
         """
         where = os.fspath(url)
         time = clock or SystemClock()
         return cls(
-            open_database(where, time, is_clock_held=clock is not None),
+            open_database(where, time, assets=assets, is_clock_held=clock is not None),
             Config(url=where),
             clock=time,
             ids=ids or SystemIds(),

@@ -19,6 +19,9 @@ class LeaseBinding(msgspec.Struct, frozen=True):
     secret: bytes
     workspace: Workspace
 
+    def __repr__(self) -> str:
+        return "LeaseBinding(…)"
+
 
 class SessionLease:
     """Authority to write to one session, held by one writer at a time.

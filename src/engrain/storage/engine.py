@@ -13,11 +13,16 @@ _POSTGRES = ("postgresql://", "postgres://")
 _SQLITE = "sqlite://"
 
 
-def open_database(url: str, clock: Clock, *, is_clock_held: bool = False) -> Database:
+def open_database(
+    url: str, clock: Clock, *, assets: Path | None = None, is_clock_held: bool = False
+) -> Database:
     """The database at `url`: a path, `sqlite:///path`, `:memory:` or `postgresql://…`.
 
-    PostgreSQL tells the time itself unless the clock is held.
+    `assets` is a folder other than the one beside a SQLite file. PostgreSQL tells the time itself
+    unless the clock is held.
     """
+    if assets is not None and (url == MEMORY or url.startswith(_POSTGRES)):
+        raise InvalidValue("assets", "lie beside a SQLite file alone")
     if url.startswith(_POSTGRES):
         from engrain.storage.postgres.open import open_url
 
@@ -26,7 +31,7 @@ def open_database(url: str, clock: Clock, *, is_clock_held: bool = False) -> Dat
 
     if url == MEMORY:
         return open_memory(clock)
-    return open_file(sqlite_path(url), clock)
+    return open_file(sqlite_path(url), clock, assets=assets)
 
 
 def sqlite_path(url: str) -> Path:

@@ -85,7 +85,11 @@ def lock_of(database: Path) -> Path:
 
 
 def prepare_database(
-    path: Path, *, now_us: int, migrations: tuple[Migration, ...] = MIGRATIONS
+    path: Path,
+    assets: Path,
+    *,
+    now_us: int,
+    migrations: tuple[Migration, ...] = MIGRATIONS,
 ) -> FileLock:
     """Makes sure that `path` is a safe database of the current schema; its turnstile.
 
@@ -97,10 +101,10 @@ def prepare_database(
     with _first_open:
         with _locked_directory(path.parent):
             if not _exists(path):
-                _refuse_companions(path)
+                _refuse_companions(path, assets)
                 _create(path, now_us, migrations)
             check_database_files(path)
-            _complete(path)
+            _complete(path, assets)
         turnstile = FileLock(lock_of(path))
         try:
             turnstile.acquire(limits.first_open_wait_us)
@@ -118,9 +122,9 @@ def _exists(path: Path) -> bool:
     return os.path.lexists(path)
 
 
-def _refuse_companions(path: Path) -> None:
+def _refuse_companions(path: Path, assets: Path) -> None:
     """A log without its database counts: it would be replayed into whatever takes its name."""
-    for companion in (lock_of(path), assets_of(path), *_sides_of(path)):
+    for companion in (lock_of(path), assets, *_sides_of(path)):
         if _exists(companion):
             raise DatabaseMissing(str(path), str(companion))
 
@@ -153,10 +157,9 @@ def _create(path: Path, now_us: int, migrations: tuple[Migration, ...]) -> None:
     fsync_directory(path.parent)
 
 
-def _complete(path: Path) -> None:
+def _complete(path: Path, assets: Path) -> None:
     if not _exists(lock_of(path)):
         create_private_file(lock_of(path))
-    assets = assets_of(path)
     if not _exists(assets):
         make_private_directory(assets)
     elif assets.is_symlink():

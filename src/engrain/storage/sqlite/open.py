@@ -11,17 +11,25 @@ from engrain.contracts.clock import Clock
 from engrain.storage.migrate import Migration, migrate
 from engrain.storage.sqlite.connections import check_library, open_connection, translate_error
 from engrain.storage.sqlite.database import DatabaseFile, SqliteDatabase
-from engrain.storage.sqlite.files import MIGRATIONS, SqliteMigrator, prepare_database
+from engrain.storage.sqlite.files import MIGRATIONS, SqliteMigrator, assets_of, prepare_database
 
 
 def open_file(
-    path: Path, clock: Clock, *, migrations: tuple[Migration, ...] = MIGRATIONS
+    path: Path,
+    clock: Clock,
+    *,
+    assets: Path | None = None,
+    migrations: tuple[Migration, ...] = MIGRATIONS,
 ) -> SqliteDatabase:
-    """The database at `path`, made when it and all its companions are absent."""
+    """The database at `path`, made when it and all its companions are absent.
+
+    `assets` is the folder of its media; its own lies beside it, so that two never share one.
+    """
     check_library()
     place = path.parent.resolve() / path.name
+    folder = assets_of(place) if assets is None else assets.parent.resolve() / assets.name
     try:
-        turnstile = prepare_database(place, now_us=clock.now_us(), migrations=migrations)
+        turnstile = prepare_database(place, folder, now_us=clock.now_us(), migrations=migrations)
         try:
             file = DatabaseFile(str(place), turnstile)
             return SqliteDatabase(lambda wait_ms: _connect(str(place), wait_ms), clock, file)
@@ -43,6 +51,3 @@ def open_memory(clock: Clock) -> SqliteDatabase:
 
 def _connect(path: str, busy_wait_ms: int) -> apsw.Connection:
     return open_connection(path, busy_wait_ms=busy_wait_ms)
-
-
-__all__ = ["open_file", "open_memory"]

@@ -19,6 +19,9 @@ class KnownScope(msgspec.Struct, frozen=True):
     key: ScopeKey
     secret: bytes
 
+    def __repr__(self) -> str:
+        return "KnownScope(…)"
+
 
 class Scopes:
     """Resolves scopes for the other stores of one database."""
