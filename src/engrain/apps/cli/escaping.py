@@ -32,7 +32,9 @@ def visible_line(text: str) -> str:
 
 def visible_json(text: str) -> str:
     """JSON that means the same and obeys the same rule; it loses nothing."""
-    return text if text.isascii() else _UNSAFE.sub(_json_code, text)
+    if text.isascii() and "\x7f" not in text:  # JSON escapes the other controls itself
+        return text
+    return _UNSAFE.sub(_json_code, text)
 
 
 def _code(match: re.Match[str]) -> str:
