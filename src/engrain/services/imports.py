@@ -20,6 +20,7 @@ from engrain.contracts.errors import (
     SessionBusy,
     UnknownFormat,
 )
+from engrain.contracts.ids import SessionId
 from engrain.contracts.imports import (
     REFUSED,
     FormatReader,
@@ -39,7 +40,7 @@ from engrain.contracts.sessions import SessionStore
 from engrain.contracts.transcript import TranscriptStore
 from engrain.contracts.workspace import DEFAULT_WORKSPACE, Workspace
 from engrain.services.enrichment import Enrichment
-from engrain.services.intake import ImportStores, Intake
+from engrain.services.intake import ImportStores, Intake, surely
 from engrain.services.progress import Meter
 from engrain.services.sources import Sources
 
@@ -120,7 +121,10 @@ class Imports:
         finally:
             intake.close()
         for session_id in intake.sessions:
-            job.report.episodes_new += self._enrichment.extract(job.scope, session_id).written
+            job.report.episodes_new += self._extract(job.scope, session_id)
+
+    def _extract(self, scope: Scope, session_id: SessionId) -> int:
+        return surely(lambda _: self._enrichment.extract(scope, session_id)).written
 
 
 class _Job(msgspec.Struct, frozen=True):

@@ -123,7 +123,7 @@ class Intake:
         return _Filling(session_id=session_id, marks=self._read_marks(session_id))
 
     def _start(self, begins: SessionBegins, source: tuple[str, str]) -> SessionId:
-        session = _surely(
+        session = surely(
             lambda operation_id: self._stores.sessions.start(
                 self._scope,
                 self._workspace,
@@ -149,15 +149,18 @@ class Intake:
         filling.marks = self._read_marks(filling.session_id)
 
     def _patiently(self, session_id: SessionId) -> SessionLease:
-        """Tries again while another short lease is live; a killed import's lease ends by itself."""
+        """Tries again while another short lease is live, which may be our own whose grant was lost.
+
+        A killed import's lease ends by itself.
+        """
         give_up_at = time.monotonic() + _BUSY_WAIT_S
         while True:
             try:
                 return self._stores.leases.claim(
                     self._scope, session_id, ttl_us=limits.import_lease_ttl_us
                 )
-            except SessionBusy as busy:
-                wait_s = busy.retry_after_s or _BUSY_STEP_S
+            except (SessionBusy, Uncertain) as error:
+                wait_s = error.retry_after_s or _BUSY_STEP_S
                 if time.monotonic() + wait_s > give_up_at:
                     raise
                 self._free_all()  # who waits for others must not make them wait
@@ -187,7 +190,7 @@ class Intake:
         assert filling.lease is not None, "claimed before"
         lease, continued = filling.lease, filling.turn_of(turn, new)
         events = [msgspec.structs.replace(one.event, source_id=one.source_id) for one in new]
-        receipt = _surely(
+        receipt = surely(
             lambda operation_id: self._stores.transcript.append_turn(
                 lease, events, operation_id=operation_id, turn=continued
             )
@@ -201,7 +204,7 @@ class Intake:
         self._report.events_repaired += sum(one.event.repaired for one in new)
 
 
-def _surely(attempt: Callable[[OperationId | None], T]) -> T:
+def surely(attempt: Callable[[OperationId | None], T]) -> T:
     """Asks again under the same operation id when an acknowledgement was lost."""
     operation_id: OperationId | None = None
     for _ in range(_TRIES - 1):

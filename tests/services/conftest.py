@@ -1,0 +1,40 @@
+"""A memory of each engine, and places for files to import."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engrain import Memory
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where an empty database may be opened, by several processes too."""
+    if request.param == "postgresql":
+        return str(request.getfixturevalue("fresh_postgres_url"))
+    return str(tmp_path / "engrain.sqlite3")
+
+
+@pytest.fixture
+def memory(url: str) -> Iterator[Memory]:
+    """An empty memory of each engine."""
+    with Memory.open(url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def quick_memory() -> Iterator[Memory]:
+    """An empty memory in this process, for what no engine can change."""
+    with Memory.open(":memory:") as opened:
+        yield opened
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where files to import are written."""
+    place = tmp_path / "files"
+    place.mkdir()
+    return place
