@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -14,6 +15,7 @@ from engrain.config import Config
 from engrain.contracts.audit import AuditStore
 from engrain.contracts.clock import Clock
 from engrain.contracts.episodes import EpisodeStore
+from engrain.contracts.errors import Refused, Uncertain
 from engrain.contracts.ids import Ids
 from engrain.contracts.imports import FormatReader
 from engrain.contracts.workspace import Workspaces
@@ -73,6 +75,7 @@ class Memory:
         self.config = config
         self._database = database
         self._pool: ThreadPoolExecutor | None = None
+        self._pool_lock = Lock()
         self._is_closed = False
         scopes = Scopes(database, ids, clock)
         audit = SqlAuditStore(database, scopes)
@@ -124,27 +127,39 @@ class Memory:
     async def run(self, verb: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs a verb on a worker thread; the event loop never waits for a disk.
 
-        A cancelled call waits until its verb has ended, so that no write goes on unseen.
+        A cancelled call ends when its verb has ended, so that no write goes on unseen; it raises
+        `Uncertain` instead when the verb's acknowledgement was lost.
         """
         import asyncio  # the async door alone needs it, and it costs as much as all the rest
+
+        work = functools.partial(verb, *args, **kwargs)
+        future = asyncio.get_running_loop().run_in_executor(self._workers(), work)
+        cancelled: asyncio.CancelledError | None = None
+        while not future.done():
+            try:
+                await asyncio.wait([future])
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None and not isinstance(future.exception(), Uncertain):
+            raise cancelled
+        return future.result()
+
+    def _workers(self) -> ThreadPoolExecutor:
         from concurrent.futures import ThreadPoolExecutor
 
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.config.async_workers, "engrain")
-        loop = asyncio.get_running_loop()
-        future = loop.run_in_executor(self._pool, functools.partial(verb, *args, **kwargs))
-        try:
-            return await asyncio.shield(future)
-        except asyncio.CancelledError:
-            while not future.done():
-                await asyncio.wait([future])
-            raise
+        with self._pool_lock:
+            if self._is_closed:
+                raise Refused("the memory is closed")
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(self.config.async_workers, "engrain")
+            return self._pool
 
     def close(self) -> None:
         """Frees every connection and file. Closing twice is harmless."""
-        if self._is_closed:
-            return
-        self._is_closed = True
+        with self._pool_lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
         if self._pool is not None:
             self._pool.shutdown()
         self._database.close()
