@@ -35,7 +35,7 @@ ORDER BY s.session_key, e.episode_key LIMIT :limit;
 SELECT e.episode_id, s.session_id, e.episode_key, e.text, e.first_sequence, e.last_sequence,
     e.ordinal, e.occurred_from, e.occurred_to, e.recorded_at, e.speaker, e.importance, e.origin,
     e.sensitivity, e.labels, e.tokens, e.twin
-FROM episodes e JOIN sessions s ON s.session_key = e.episode_key >> 32
+FROM episodes e NOT INDEXED JOIN sessions s ON s.session_key = e.episode_key >> 32
 WHERE e.episode_key > :after AND e.episode_key <= (:session_key << 32 | 4294967295)
     AND e.scope_key = :scope_key
 ORDER BY e.episode_key LIMIT :limit;

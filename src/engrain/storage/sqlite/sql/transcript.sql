@@ -1,3 +1,6 @@
+-- Rows lie by session and sequence. NOT INDEXED keeps the planner from reading a whole scope by
+-- the index of another constraint and sorting it; the key itself is still searched.
+
 -- name: head
 SELECT last_sequence, link, updated_at, lease_digest, lease_epoch, lease_deadline FROM sessions
 WHERE scope_key = :scope_key AND session_key = :session_key;
@@ -20,14 +23,14 @@ VALUES (:session_key << 32 | :sequence, :scope_key, :turn, :kind, :commitment, :
 
 -- name: list_batches
 SELECT batch_key & 4294967295 AS first_sequence, last_sequence, recorded_at, link, operation_id
-FROM batches
+FROM batches NOT INDEXED
 WHERE batch_key > (:session_key << 32 | :after) AND batch_key <= (:session_key << 32 | 4294967295)
     AND scope_key = :scope_key
 ORDER BY batch_key LIMIT :limit;
 
 -- name: batch_of
 SELECT batch_key & 4294967295 AS first_sequence, last_sequence, recorded_at, link, operation_id
-FROM batches
+FROM batches NOT INDEXED
 WHERE batch_key > (:session_key << 32) AND batch_key <= (:session_key << 32 | :sequence)
     AND scope_key = :scope_key
 ORDER BY batch_key DESC LIMIT 1;
