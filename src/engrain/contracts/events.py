@@ -13,7 +13,9 @@ from typing import Literal
 import msgspec
 
 
-class _Spoken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind"):
+class _Spoken(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", gc=False
+):  # without cycles, so that ten thousand of them cost the garbage collector nothing
     text: str = ""
     origin: str = "host"
     speaker: str | None = None
@@ -131,7 +133,7 @@ EVENT_KINDS: tuple[str, ...] = tuple(str(t.__struct_config__.tag) for t in EVENT
 KIND_OF: dict[type, str] = dict(zip(EVENT_TYPES, EVENT_KINDS, strict=True))
 
 
-class StoredEvent(msgspec.Struct, frozen=True):
+class StoredEvent(msgspec.Struct, frozen=True, gc=False):
     """An event with the header that the store gave it.
 
     `sequence` counts from 1 without gaps in its session; `turn` is the sequence of the first event

@@ -35,6 +35,7 @@ from engrain.rules.canonical import read_json
 _SEQUENCE_MAX: Final = 2**32 - 1
 _ORDINAL_MAX: Final = 2**31 - 1
 _INVISIBLE: Final = frozenset({"approval", "audit"})
+_PAIRED: Final = frozenset({"tool_call", "tool_result"})
 _MUST_SAY: Final = (System, UserMessage, AssistantMessage)
 _OF_A_CALL: Final = (ToolCall, ToolResult, Approval)
 _PLAIN_ORIGINS: Final = frozenset({"host", "user", "model"})
@@ -55,8 +56,8 @@ class PairChecker:
 
     def feed(self, event: Event | Erased) -> str | None:
         """Takes the next event."""
-        kind = event.was if isinstance(event, Erased) else KIND_OF[type(event)]
-        if kind in _INVISIBLE:
+        kind = event.was if type(event) is Erased else KIND_OF[type(event)]
+        if kind in _INVISIBLE or (kind not in _PAIRED and not self._calls):
             return None
         if kind == "tool_call":
             return self._feed_call(event.call_id if isinstance(event, ToolCall) else None)

@@ -32,7 +32,7 @@ from engrain.rules.lease import HeldLease, check_authority, check_cursor, next_d
 from engrain.rules.validation import PairChecker, check_append
 from engrain.storage.database import Database, Row, Writer
 from engrain.storage.stores.audit import SqlAuditStore
-from engrain.storage.stores.history import ChainVerifier, iter_batches, read_events
+from engrain.storage.stores.history import ChainVerifier, iter_batches, iter_histories
 from engrain.storage.stores.operations import repeated
 from engrain.storage.stores.scopes import Scopes
 from engrain.storage.stores.sessions import resolve
@@ -165,21 +165,19 @@ class SqlTranscriptStore:
         lease.known_calls.clear()
         key = lease.reveal()[0].key
         verifier = ChainVerifier(lease.session_id) if is_verified else None
-        for batch, rows in iter_batches(self._database, key):
-            if verifier is not None:
-                verifier.feed(batch, rows)
-            counted += len(rows)
-            size += sum(len(row[5]) for row in rows if row[5] is not None)
+        for payload_bytes, events in iter_histories(self._database, key, verifier=verifier):
+            counted += len(events)
+            size += payload_bytes
             if is_bounded:
                 _check_replay_bounds(counted, size)
-            for stored in read_events(batch, rows):
+            for stored in events:
                 event = stored.event
                 if why := pairs.feed(event):
                     raise Corrupt(f"event {stored.sequence}: {why}")
-                if isinstance(event, ToolCall):
+                if type(event) is ToolCall:
                     lease.known_calls.add(event.call_id)
                 yield stored
-            last = batch[1]
+            last = events[-1].sequence
         if why := pairs.finish():
             raise Corrupt(f"event {last}: {why}")
         lease.cursor = last
@@ -196,8 +194,9 @@ class SqlTranscriptStore:
                 sequence=after + 1,
             )
         left = limit
-        for batch, rows in iter_batches(self._database, key, after=row[0] - 1 if row else 0):
-            for stored in read_events(batch, rows):
+        begin = row[0] - 1 if row else 0
+        for _, events in iter_histories(self._database, key, after=begin):
+            for stored in events:
                 if stored.sequence <= after:
                     continue
                 if left is not None:
