@@ -19,14 +19,15 @@ BUSY_WAIT_MS = 60_000
 
 def create_bare(path: Path) -> None:
     """An empty bare database at `path`."""
-    connection = _connect(path, apsw.SQLITE_OPEN_CREATE)
+    connection = open_bare(path, apsw.SQLITE_OPEN_CREATE)
     connection.execute(
         "CREATE TABLE events (event_key INTEGER PRIMARY KEY, payload BLOB NOT NULL) STRICT"
     )
     connection.close()
 
 
-def _connect(path: Path, flags: int = 0) -> apsw.Connection:
+def open_bare(path: Path, flags: int = 0) -> apsw.Connection:
+    """A connection with the pragmas of the product."""
     wanted = apsw.SQLITE_OPEN_READWRITE | flags
     return open_connection(str(path), busy_wait_ms=BUSY_WAIT_MS, flags=wanted)
 
@@ -35,7 +36,7 @@ class BareTurns:
     """Turns stored by one connection, with the log restarted as often as the product does."""
 
     def __init__(self, path: Path, *, first_key: int = 1) -> None:
-        self.connection = _connect(path)
+        self.connection = open_bare(path)
         self._next = first_key
         self._wal_pages = 0
         self.connection.set_wal_hook(self._note_wal)

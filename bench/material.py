@@ -53,20 +53,20 @@ class Words:
         return words[: characters - 1] + "."
 
 
-def make_turns(count: int, *, seed: int = 1, event_bytes: int = EVENT_BYTES) -> list[list[Event]]:
+def make_turns(count: int, *, seed: int = 1, prefix: str = "call") -> list[list[Event]]:
     """Turns of a question, a tool call, its result and an answer.
 
-    Each event has `event_bytes` bytes in the form in which Engrain stores it.
+    Each event has `EVENT_BYTES` bytes in the form in which Engrain stores it.
     """
     words = Words(make_vocabulary(2_000), seed)
-    return [_make_turn(words, f"call-{number}", event_bytes) for number in range(count)]
+    return [_make_turn(words, f"{prefix}-{number}") for number in range(count)]
 
 
-def _make_turn(words: Words, call_id: str, event_bytes: int) -> list[Event]:
+def _make_turn(words: Words, call_id: str) -> list[Event]:
     def fill(make: type[Event], field: str, frame: str = "%s", **fields: str) -> Event:
         bare = len(encode_event(make(**{**fields, field: frame % "x"}))) - 1
-        event = make(**{**fields, field: frame % words.text(event_bytes - bare)})
-        assert len(encode_event(event)) == event_bytes, "made to measure"
+        event = make(**{**fields, field: frame % words.text(EVENT_BYTES - bare)})
+        assert len(encode_event(event)) == EVENT_BYTES, "made to measure"
         return event
 
     return [
