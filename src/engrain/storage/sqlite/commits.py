@@ -29,7 +29,7 @@ class Work:
     def __init__(self, body: Body, size: int) -> None:
         self.body = body
         self.size = size
-        self.signal: threading.Event | None = None
+        self.signal: threading.Lock | None = None
         self.is_taken = False
         self.is_durable = False
         self.led = False
@@ -83,19 +83,20 @@ class CommitQueue:
             if not self._is_led:
                 self._is_led = True
                 return True
-            work.signal = threading.Event()
+            work.signal = threading.Lock()
+            work.signal.acquire()
             self._waiting.append(work)
             return False
 
     def _await_turn(self, work: Work, wait_s: float) -> None:
         assert work.signal is not None
-        if work.signal.wait(wait_s):
+        if work.signal.acquire(timeout=wait_s):
             return
         with self._lock:
             if not work.is_taken and not work.led:
                 self._waiting.remove(work)
                 raise Busy("the write queue did not move within the wait", retry_after_s=0.1)
-        work.signal.wait()  # taken: its outcome is on the way
+        work.signal.acquire()  # taken: its outcome is on the way
 
     def _lead(self, work: Work, wait_s: float) -> None:
         batch = [work]
@@ -136,7 +137,7 @@ class CommitQueue:
             heir = self._waiting.popleft()
             heir.led = True
         assert heir.signal is not None
-        heir.signal.set()
+        heir.signal.release()
 
 
 def _fail_undone(batch: list[Work], error: BaseException) -> None:
@@ -148,4 +149,4 @@ def _fail_undone(batch: list[Work], error: BaseException) -> None:
 def _wake(members: list[Work]) -> None:
     for member in members:
         assert member.signal is not None
-        member.signal.set()
+        member.signal.release()
