@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from engrain.contracts import limits
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 CANDIDATES_MAX = 100
 NEAR_DUPLICATE = 0.9
 _NONCE_BYTES = 6
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Recall:
@@ -106,13 +107,18 @@ def _candidate(position: int, hit: Hit) -> Candidate:
 def heading_of(hit: Hit) -> str:
     """When it happened (UTC, as far as the source says) and who spoke."""
     episode = hit.episode
-    if episode.occurred_from is None:
-        when = "undated"
-    else:
-        moment = datetime.fromtimestamp(episode.occurred_from / limits.SECOND_US, UTC)
-        when = moment.strftime("%Y-%m-%d")
     speaker = f" {episode.speaker}" if episode.speaker else ""
-    return f"{when}{speaker}"
+    return f"{_day_of(episode.occurred_from)}{speaker}"
+
+
+def _day_of(time_us: int | None) -> str:
+    """The UTC day; a time that no calendar holds is no date."""
+    if time_us is None:
+        return "undated"
+    try:
+        return (_EPOCH + timedelta(microseconds=time_us)).date().isoformat()
+    except OverflowError:
+        return "undated"
 
 
 def _item(hit: Hit, tokens: int) -> RecallItem:
