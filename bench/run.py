@@ -13,11 +13,20 @@ from peers.client import Peers
 class Run:
     """`share` scales every count: 1 is what is reported, less is for trying."""
 
-    directory: Path
-    cache: Path
+    work: Path
     peers: Peers
     share: float = 1.0
     is_full: bool = False
+
+    @property
+    def directory(self) -> Path:
+        """Where sections put their files; removed at the end of the run."""
+        return self.work / "speed"
+
+    @property
+    def cache(self) -> Path:
+        """What is slow to build and kept for the next run."""
+        return self.work / "cache"
 
     def rounds(self, usual: int) -> int:
         return max(2, round(usual * self.share))

@@ -19,13 +19,15 @@ class _CountingFile(apsw.VFSFile):
     def __init__(self, base: str, name: Any, flags: Any, counts: Counter[str]) -> None:
         super().__init__(base, name, flags)
         self._counts = counts
+        path = name.filename() if isinstance(name, apsw.URIFilename) else str(name)
+        self._bytes = "log bytes" if path.endswith("-wal") else "other bytes"
 
     def xSync(self, flags: int) -> None:
         self._counts["syncs"] += 1
         super().xSync(flags)
 
     def xWrite(self, data: bytes, offset: int) -> None:
-        self._counts["bytes written"] += len(data)
+        self._counts[self._bytes] += len(data)
         super().xWrite(data, offset)
 
 
