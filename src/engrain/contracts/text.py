@@ -13,9 +13,12 @@ REPLACEMENT = "�"
 
 def is_clean_text(text: str) -> bool:
     """True when `text` holds neither NUL nor a lone surrogate."""
-    if text.isascii():
-        return "\0" not in text
-    return "\0" not in text and not any("\ud800" <= c <= "\udfff" for c in text)
+    if not text.isascii():
+        try:
+            text.encode()  # UTF-8 refuses surrogates and nothing else
+        except UnicodeEncodeError:
+            return False
+    return "\0" not in text
 
 
 def require_text(text: str, field: str) -> str:
