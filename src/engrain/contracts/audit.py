@@ -21,7 +21,11 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditStore(Protocol):
-    def record(self, scope: Scope, name: str, facts: Mapping[str, str | int]) -> AuditEntry: ...
+    """The audit log of each scope: append-only, metadata alone, one hash chain a scope."""
+
+    def record(self, scope: Scope, name: str, facts: Mapping[str, str | int]) -> AuditEntry:
+        """Adds an entry at the chain's end, durable when it returns."""
+        ...
 
     def list(self, scope: Scope, *, after: int = 0, limit: int = 100) -> tuple[AuditEntry, ...]:
         """Entries past the exclusive number `after`, oldest first."""

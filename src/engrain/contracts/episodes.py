@@ -54,6 +54,8 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EpisodePage(msgspec.Struct, frozen=True):
+    """A page of episodes; `next` is the sealed cursor of the page after it."""
+
     items: tuple[Episode, ...]
     next: str | None
 

@@ -35,6 +35,8 @@ class Migration(msgspec.Struct, frozen=True):
 
 
 class Applied(msgspec.Struct, frozen=True):
+    """A migration that the database has had, and the checksum of its text then."""
+
     number: int
     checksum: str
 
