@@ -42,7 +42,9 @@ class TantivySearch:
         index = tantivy.Index(self._schema, path=str(directory))
         writer = index.writer(heap_size=256 << 20, num_threads=1)
         for scope, text in _read(episodes):
-            writer.add_document(tantivy.Document(scope=scope, text=text))
+            document = tantivy.Document(text=text)
+            document.add_unsigned("scope", scope)
+            writer.add_document(document)
         writer.commit()
         writer.wait_merging_threads()
 
