@@ -45,6 +45,8 @@ def open_connection(path: str, *, busy_wait_ms: int, flags: int = 0) -> apsw.Con
     connection = apsw.Connection(path, flags=flags, statementcachesize=_STATEMENTS_CACHED)
     connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
     connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    # A plan that depends on bound values is made anew for each of them.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.set_busy_timeout(busy_wait_ms)
     for pragma in _pragmas():
         list(connection.execute(f"PRAGMA {pragma}"))
