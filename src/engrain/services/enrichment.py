@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from engrain.contracts import limits
 from engrain.contracts.episodes import EpisodeStore, NewEpisode
+from engrain.contracts.events import StoredEvent
 from engrain.contracts.ids import SessionId
 from engrain.contracts.scope import Scope
 from engrain.contracts.transcript import TranscriptStore
 from engrain.rules.extraction import verbatim_episodes
 
 _EVENTS_A_PAGE = 256
+_TEXT_A_PAGE = 2 * limits.MIB
 
 
 class ExtractionReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +39,7 @@ class Enrichment:
         read = written = known = tombstoned = 0
         after = self._episodes.read_watermark(scope, session_id)
         events = self._transcript.iter_events(scope, session_id, after=after)
-        while page := list(islice(events, _EVENTS_A_PAGE)):
+        for page in _pages(events):
             read += len(page)
             parts = _parts(list(verbatim_episodes(page)))
             for at, part in enumerate(parts, 1):
@@ -57,6 +59,20 @@ class Enrichment:
         while self._episodes.unsettled(scope) >= limits.settle_episodes_max:
             settled += self._episodes.settle(scope)
         return settled
+
+
+def _pages(events: Iterable[StoredEvent]) -> Iterator[list[StoredEvent]]:
+    """At most `_EVENTS_A_PAGE` at a time, fewer where they are large."""
+    page: list[StoredEvent] = []
+    size = 0
+    for stored in events:
+        page.append(stored)
+        size += len(stored.event.text)
+        if len(page) == _EVENTS_A_PAGE or size >= _TEXT_A_PAGE:
+            yield page
+            page, size = [], 0
+    if page:
+        yield page
 
 
 def _parts(found: list[NewEpisode]) -> list[list[NewEpisode]]:

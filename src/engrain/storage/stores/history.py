@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import TypeVar
 from uuid import UUID
 
+from engrain.contracts import limits
 from engrain.contracts.errors import Corrupt
 from engrain.contracts.events import Erased, StoredEvent
 from engrain.contracts.ids import SessionKey
@@ -18,7 +19,9 @@ from engrain.rules.canonical import decode_event
 from engrain.rules.chain import EventHeader, batch_link, commit_event, genesis_link
 from engrain.storage.database import Database
 
-_BATCHES_PAGE = 128
+_BATCHES_FIRST = 32
+_BATCHES_MAX = 128
+_PAGE_BYTES = 4 * limits.MIB
 
 Batch = tuple[int, int, int, bytes, bytes]
 """(first sequence, last sequence, recorded at, link, operation id)"""
@@ -32,7 +35,7 @@ def iter_batches(
     database: Database, key: SessionKey, *, after: int = 0
 ) -> Iterator[tuple[Batch, list[EventRow]]]:
     """Batches that begin past `after`, each with its event rows."""
-    for batches, rows in _iter_pages(database, key, _keep_page, after):
+    for _, (batches, rows) in _iter_pages(database, key, _keep_page, after):
         first = batches[0][0]
         for batch in batches:
             yield batch, rows[batch[0] - first : batch[1] - first + 1]
@@ -53,17 +56,18 @@ def iter_histories(
 def _iter_pages(
     database: Database,
     key: SessionKey,
-    read: Callable[[list[Batch], Iterator[EventRow]], T],
+    read: Callable[[list[Batch], Iterator[EventRow]], tuple[int, T]],
     after: int,
-) -> Iterator[T]:
+) -> Iterator[tuple[int, T]]:
     """What `read` makes of batches past `after` and their rows, each page in a transaction.
 
     `read` gets the rows as they come, so that their bytes are still at hand when it hashes and
-    decodes them. From a corrupt page on it goes batch by batch, so that what comes before the
-    corrupt one is still given out.
+    decodes them, and says how many bytes of payload they had: the next page has as many batches
+    as should make `_PAGE_BYTES`, so that large events are not held by the hundred. From a corrupt
+    page on it goes batch by batch, so that what comes before the corrupt one is still given out.
     """
     where = {"scope_key": key.scope, "session_key": key.session}
-    limit = _BATCHES_PAGE
+    limit = _BATCHES_FIRST
     while True:
         try:
             with database.read() as reader:
@@ -80,14 +84,16 @@ def _iter_pages(
         else:
             yield page
             after = last
+            fitting = _PAGE_BYTES * len(batches) // max(page[0], 1)
+            limit = max(1, min(2 * limit, fitting, _BATCHES_MAX))
 
 
 def _keep_page(
     batches: list[Batch], rows: Iterator[EventRow]
-) -> tuple[list[Batch], list[EventRow]]:
+) -> tuple[int, tuple[list[Batch], list[EventRow]]]:
     kept = list(rows)
     _check_whole(batches, [row[0] for row in kept])
-    return batches, kept
+    return sum(len(row[5]) for row in kept if row[5] is not None), (batches, kept)
 
 
 def _read_page(
