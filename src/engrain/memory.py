@@ -92,7 +92,7 @@ class Memory:
             sessions,
             leases,
             transcript,
-            SqlSnapshotStore(database, scopes),
+            SqlSnapshotStore(database, scopes, workspaces),
             SqlForkStore(database, scopes, ids),
             workspaces,
         )

@@ -133,7 +133,7 @@ class Stores:
         self.sessions = SqlSessionStore(database, self.scopes, ids)
         self.leases = SqlLeaseStore(database, self.scopes, ids)
         self.transcript = SqlTranscriptStore(database, self.scopes, ids, workspaces, self.audit)
-        self.snapshots = SqlSnapshotStore(database, self.scopes)
+        self.snapshots = SqlSnapshotStore(database, self.scopes, workspaces)
         self.forks = SqlForkStore(database, self.scopes, ids)
         self.episodes = SqlEpisodeStore(database, self.scopes)
         config = Config(url="the engine under test")

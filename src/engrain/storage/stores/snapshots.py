@@ -10,6 +10,7 @@ from engrain.contracts.ids import SessionId
 from engrain.contracts.leases import SessionLease
 from engrain.contracts.scope import Scope
 from engrain.contracts.snapshots import SessionSnapshot
+from engrain.contracts.workspace import Workspaces
 from engrain.rules.canonical import canonical_bytes
 from engrain.rules.lease import HeldLease, check_authority
 from engrain.storage.database import Database, Writer
@@ -22,9 +23,10 @@ _decoder = msgspec.json.Decoder(SessionSnapshot)
 class SqlSnapshotStore:
     """Implements `SnapshotStore` on either engine."""
 
-    def __init__(self, database: Database, scopes: Scopes) -> None:
+    def __init__(self, database: Database, scopes: Scopes, workspaces: Workspaces) -> None:
         self._database = database
         self._scopes = scopes
+        self._workspaces = workspaces
 
     def bind(self, lease: SessionLease, snapshot: SessionSnapshot) -> None:
         payload = encode_snapshot(snapshot)
@@ -36,6 +38,8 @@ class SqlSnapshotStore:
             if row is None:
                 raise NotFound("session", lease.session_id)
             check_authority(HeldLease(*row[3:6]), digest, lease.epoch, writer.now_us)
+            if binding.workspace.is_directory:
+                self._workspaces.validate(binding.workspace)
             found = writer.one("snapshots.read", **key)
             if found is not None:
                 _demand_same(found[0], payload)
@@ -44,7 +48,7 @@ class SqlSnapshotStore:
             else:
                 add_snapshot(writer, key, payload)
 
-        self._database.write(binding.key, body)
+        self._database.write(binding.key, body, size=len(payload))
 
     def read(self, scope: Scope, session_id: SessionId) -> SessionSnapshot:
         _, key = resolve(self._database, self._scopes, scope, session_id)
@@ -61,29 +65,32 @@ def add_snapshot(writer: Writer, key: dict[str, int], payload: bytes) -> None:
 
 
 def encode_snapshot(snapshot: SessionSnapshot) -> bytes:
-    """The snapshot's canonical bytes: equal snapshots have equal bytes."""
-    plain = _bounded(snapshot)
-    payload = canonical_bytes(plain)
-    if len(payload) > limits.snapshot_bytes_max:
-        raise LimitExceeded("snapshot_bytes_max", limits.snapshot_bytes_max, len(payload))
-    return payload
+    """The stored bytes of a snapshot, from which it is read back as it was.
 
-
-def _bounded(snapshot: SessionSnapshot) -> object:
-    """The snapshot as plain values, once its size is known to be near the bound at most."""
+    Raises `InvalidValue` or `InvalidJson` for what JSON cannot say, and `LimitExceeded`.
+    """
     try:
-        size = len(msgspec.json.encode(snapshot))
-        if size > 2 * limits.snapshot_bytes_max:  # the canonical form may be somewhat shorter
-            raise LimitExceeded("snapshot_bytes_max", limits.snapshot_bytes_max, size)
-        return msgspec.to_builtins(snapshot)
+        payload = msgspec.json.encode(snapshot, order="sorted")
+        if len(payload) > limits.snapshot_bytes_max:
+            raise LimitExceeded("snapshot_bytes_max", limits.snapshot_bytes_max, len(payload))
+        canonical_bytes(msgspec.to_builtins(snapshot))  # checks bounds, numbers and text
+        _decoder.decode(payload)
     except RecursionError:
         raise LimitExceeded("json_depth_max", limits.json_depth_max) from None
     except UnicodeEncodeError:
         raise InvalidValue("snapshot", "holds a lone surrogate") from None
+    except msgspec.ValidationError:  # its text may quote a value
+        raise InvalidValue("snapshot", "a field has another type than it should") from None
     except (TypeError, OverflowError):
         raise InvalidValue("snapshot", "holds what JSON cannot say") from None
+    return payload
+
+
+def canonical_form(payload: bytes) -> bytes:
+    """The bytes that equal snapshots share, however their numbers and keys were written."""
+    return canonical_bytes(msgspec.json.decode(payload))
 
 
 def _demand_same(stored: bytes, offered: bytes) -> None:
-    if stored != offered:
+    if stored != offered and canonical_form(stored) != canonical_form(offered):
         raise SnapshotMismatch("the session was made with another configuration or tool authority")
