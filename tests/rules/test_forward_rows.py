@@ -55,3 +55,10 @@ def test_counts_and_lengths_are_cut_to_their_bounds_alike():
     assert unpack_terms(row) == ({"heron": COUNT_MAX, "canal": 1}, LENGTH_MAX)
     assert list(find_in_packed([row], "heron")) == [(0, COUNT_MAX)]
     assert list(lengths_of_packed([row])) == [LENGTH_MAX]
+
+
+def test_two_bytes_of_a_length_that_look_like_a_term_are_none() -> None:
+    looks_like_a = int.from_bytes(b"a\n", "little")
+    rows = [pack_terms({"b": 1}, 1), pack_terms({"c": 1}, looks_like_a)]
+    assert list(find_in_packed(rows, "a")) == []
+    assert list(find_in_packed(rows, "c")) == [(1, 1)]

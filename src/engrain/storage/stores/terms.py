@@ -15,7 +15,7 @@ from engrain.contracts import limits
 from engrain.contracts.ids import ScopeKey
 from engrain.contracts.terms import Postings, ScopeTerms
 from engrain.rules.forward_rows import (
-    find_in_packed,
+    JoinedRows,
     lengths_of_packed,
     pack_terms,
     unpack_terms,
@@ -54,13 +54,14 @@ def look_up(
     )
     forward = [packed for _, packed in tail]
     lengths = lengths_of_packed(forward)
+    unsettled = JoinedRows(forward)
     statistics = ScopeTerms(settled[0] + len(tail), settled[1] + sum(lengths))
     postings = {}
     for term, rows in zip(query, blocks, strict=True):
         found = _Entries()
         for (entries,) in rows:
             found.extend(entries)
-        for at, count in find_in_packed(forward, term):
+        for at, count in unsettled.find(term):
             found.add(tail[at][0], count, lengths[at])
         if found.keys:
             postings[term] = Postings(found.keys, found.counts, found.lengths)
