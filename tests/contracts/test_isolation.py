@@ -1,5 +1,6 @@
-"""The shipped suite of isolation."""
+"""The shipped suites of isolation."""
 
-from engrain.testing.contracts.isolation import TestDifferential, TestForeign
+from engrain.testing.contracts.foreign import TestForeign
+from engrain.testing.contracts.isolation import TestDifferential
 
 __all__ = ["TestDifferential", "TestForeign"]
