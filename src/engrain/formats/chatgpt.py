@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Final
 
 from engrain.contracts.events import AssistantMessage, Event, ToolCall, ToolResult, UserMessage
@@ -19,15 +18,14 @@ from engrain.formats.documents import (
     Record,
     arguments_text,
     id_of,
-    iter_documents,
     list_of,
     micros_of_seconds,
+    read_elements,
     record_of,
     text_of,
     title_of,
     words,
 )
-from engrain.formats.json_stream import iter_elements
 from engrain.formats.turns import TurnBuilder, iter_session
 
 _MAPPING: Final = re.compile(rb'"mapping"\s*:\s*\{')
@@ -65,12 +63,7 @@ class ChatGptReader:
         return name.lower().endswith(".json") and bool(_MAPPING.search(head))
 
     def read(self, file: SourceFile) -> Iterator[ImportItem]:
-        with closing(file.open()) as stream:
-            for document in iter_documents(iter_elements(stream), broken=""):
-                if isinstance(document, Skipped):
-                    yield document
-                else:
-                    yield from _Conversation(document).items()
+        return read_elements(file, lambda document: _Conversation(document).items())
 
 
 def pick_line(mapping: Record, current: str) -> list[Record]:

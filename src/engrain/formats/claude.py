@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Final
 
 from engrain.contracts.events import AssistantMessage, Event, ToolCall, ToolResult, UserMessage
@@ -18,16 +17,15 @@ from engrain.formats.documents import (
     Record,
     arguments_text,
     id_of,
-    iter_documents,
     list_of,
     micros_of_iso,
+    read_elements,
     record_of,
     records_of,
     text_of,
     title_of,
     words,
 )
-from engrain.formats.json_stream import iter_elements
 from engrain.formats.turns import TurnBuilder, iter_session
 
 _MESSAGES: Final = re.compile(rb'"chat_messages"\s*:')
@@ -50,12 +48,7 @@ class ClaudeReader:
         return name.lower().endswith(".json") and bool(_MESSAGES.search(head))
 
     def read(self, file: SourceFile) -> Iterator[ImportItem]:
-        with closing(file.open()) as stream:
-            for document in iter_documents(iter_elements(stream), broken=""):
-                if isinstance(document, Skipped):
-                    yield document
-                else:
-                    yield from _Conversation(document).items()
+        return read_elements(file, lambda document: _Conversation(document).items())
 
 
 def pick_line(messages: list[Record], leaf: str) -> list[Record]:

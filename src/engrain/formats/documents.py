@@ -6,7 +6,8 @@ Other programs change their files without notice, so a field of the wrong type c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -15,9 +16,9 @@ import msgspec
 
 from engrain.contracts import limits
 from engrain.contracts.errors import EngrainError, InvalidJson, InvalidValue
-from engrain.contracts.imports import Skipped
+from engrain.contracts.imports import ImportItem, Skipped, SourceFile
 from engrain.contracts.text import cut_text, repair_text
-from engrain.formats.json_stream import Piece
+from engrain.formats.json_stream import Piece, iter_elements
 from engrain.rules.canonical import read_json
 
 Record = dict[str, Any]
@@ -61,6 +62,18 @@ def iter_documents(pieces: Iterable[Piece | Skipped], broken: str) -> Iterator[D
     """
     for piece in pieces:
         yield piece if isinstance(piece, Skipped) else _read_document(piece, broken)
+
+
+def read_elements(
+    file: SourceFile, read: Callable[[Document], Iterable[ImportItem]]
+) -> Iterator[ImportItem]:
+    """What `read` makes of each element of a JSON file, with what was skipped in its place."""
+    with closing(file.open()) as stream:
+        for document in iter_documents(iter_elements(stream), broken=""):
+            if isinstance(document, Skipped):
+                yield document
+            else:
+                yield from read(document)
 
 
 def _read_document(piece: Piece, broken: str) -> Document | Skipped:

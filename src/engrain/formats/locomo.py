@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Final
 
 from engrain.contracts.events import UserMessage
@@ -17,14 +16,13 @@ from engrain.formats.documents import (
     Document,
     Record,
     id_of,
-    iter_documents,
     list_of,
     micros_of_spoken,
+    read_elements,
     record_of,
     text_of,
     title_of,
 )
-from engrain.formats.json_stream import iter_elements
 from engrain.formats.turns import TurnBuilder, iter_session
 
 _KEYS: Final = re.compile(rb'"(?:dia_id|speaker_a|session_\d+_date_time)"\s*:|"evidence"\s*:\s*\[')
@@ -41,12 +39,7 @@ class LocomoReader:
         return name.lower().endswith(".json") and bool(_KEYS.search(head))
 
     def read(self, file: SourceFile) -> Iterator[ImportItem]:
-        with closing(file.open()) as stream:
-            for document in iter_documents(iter_elements(stream), broken=""):
-                if isinstance(document, Skipped):
-                    yield document
-                else:
-                    yield from _read_sample(document)
+        return read_elements(file, _read_sample)
 
 
 def _read_sample(document: Document) -> Iterator[ImportItem]:
