@@ -6,9 +6,10 @@ What was forgotten in the source stays forgotten in the fork.
 
 from __future__ import annotations
 
-from engrain.contracts.errors import InvalidValue, NotFound
+from engrain.contracts import limits
+from engrain.contracts.errors import Corrupt, InvalidValue, LimitExceeded, NotFound
 from engrain.contracts.forks import ForkRequest
-from engrain.contracts.ids import Ids, OperationId, SessionId, SessionKey
+from engrain.contracts.ids import Ids, OperationId, ScopeKey, SessionId, SessionKey
 from engrain.contracts.scope import Scope
 from engrain.contracts.sessions import Session
 from engrain.rules.canonical import canonical_bytes
@@ -17,10 +18,10 @@ from engrain.rules.identity import request_digest
 from engrain.storage.database import Database, Row, Writer
 from engrain.storage.rows import read_session
 from engrain.storage.stores.history import Batch, ChainVerifier, EventRow, iter_batches
-from engrain.storage.stores.operations import acknowledging, repeated
+from engrain.storage.stores.operations import acknowledging, find_operation, repeated
 from engrain.storage.stores.scopes import Scopes
 from engrain.storage.stores.sessions import NewSession, add_session, check_title, resolve
-from engrain.storage.stores.snapshots import add_snapshot, encode_snapshot
+from engrain.storage.stores.snapshots import add_snapshot, canonical_form, encode_snapshot
 
 History = list[tuple[Batch, list[EventRow]]]
 
@@ -41,18 +42,14 @@ class SqlForkStore:
         *,
         operation_id: OperationId | None = None,
     ) -> Session:
-        check_title(request.title)
+        _check_request(request)
         known, key = resolve(self._database, self._scopes, scope, session_id)
         snapshot = None if request.snapshot is None else encode_snapshot(request.snapshot)
-        parts = (
-            session_id.bytes,
-            canonical_bytes([request.through, request.title]),
-            snapshot or b"",
-        )
-        digest = request_digest(known.secret, "start", parts)
+        digest = _digest(known.secret, session_id, request, snapshot)
         operation = operation_id or OperationId(self._ids.uuid7())
         fork_id = SessionId(self._ids.uuid7())
-        history = self._read_prefix(session_id, key, request.through)
+        is_known = operation_id is not None and self._is_known(known.key, operation)
+        history = [] if is_known else self._read_prefix(session_id, key, request.through)
 
         def body(writer: Writer) -> Row | None:
             found = operation_id and repeated(writer, known.key, operation, "start", digest)
@@ -80,17 +77,59 @@ class SqlForkStore:
             return _read(writer, key, fork_id)
 
         with acknowledging(operation):
-            row = self._database.write(known.key, body)
+            row = self._database.write(known.key, body, size=_payload_bytes(history))
         assert row is not None
         return read_session(row)
 
+    def _is_known(self, scope: ScopeKey, operation_id: OperationId) -> bool:
+        """Whether the answer stands already, so that the source need not be read for it."""
+        with self._database.read() as reader:
+            return find_operation(reader, scope, operation_id) is not None
+
     def _read_prefix(self, session_id: SessionId, key: SessionKey, through: int | None) -> History:
+        """The batches up to `through`, verified; nothing past them is looked at but a header."""
+        where = {"scope_key": key.scope, "session_key": key.session}
+        with self._database.read() as reader:
+            head = reader.one("transcript.head", **where)
+        if head is None:
+            raise NotFound("session", session_id)
+        end = head[0] if through is None else through
+        if end > head[0]:
+            raise _not_a_turns_end()
+        if end > limits.replay_events_max:
+            raise LimitExceeded("replay_events_max", limits.replay_events_max, end)
         verifier = ChainVerifier(session_id)
+        history = self._verified(key, end, verifier)
+        if end == head[0] and verifier.link != head[1]:
+            raise Corrupt("the session's head does not end its chain")
+        if end < head[0] and self._splits_turn(key, end):
+            raise _not_a_turns_end()
+        return history
+
+    def _verified(self, key: SessionKey, end: int, verifier: ChainVerifier) -> History:
         history: History = []
-        for batch, events in iter_batches(self._database, key):
-            verifier.feed(batch, events)
-            history.append((batch, events))
-        return history if through is None else _cut(history, through)
+        size = 0
+        if end:
+            for batch, events in iter_batches(self._database, key):
+                if batch[1] > end:
+                    raise _not_a_turns_end()
+                verifier.feed(batch, events)
+                history.append((batch, events))
+                size += _payload_bytes([(batch, events)])
+                if size > limits.replay_bytes_max:
+                    raise LimitExceeded("replay_bytes_max", limits.replay_bytes_max)
+                if batch[1] == end:
+                    break
+        if verifier.event_count != end:
+            raise Corrupt(f"events {verifier.event_count + 1} to {end} are not there")
+        return history
+
+    def _splits_turn(self, key: SessionKey, end: int) -> bool:
+        """Whether the event after `end` goes on with an agent turn that began before."""
+        where = {"scope_key": key.scope, "session_key": key.session}
+        with self._database.read() as reader:
+            following = reader.one("transcript.turn_after", sequence=end + 1, **where)
+        return following is not None and following[0] <= end
 
     def _copy(self, writer: Writer, key: SessionKey, fork_id: SessionId, history: History) -> None:
         link = genesis_link(fork_id)
@@ -123,15 +162,27 @@ class SqlForkStore:
             )
 
 
-def _cut(history: History, through: int) -> History:
-    """The prefix that ends at `through`, which must be the end of a batch and of an agent turn."""
-    kept = [entry for entry in history if entry[0][1] <= through]
-    is_whole = through == (kept[-1][0][1] if kept else 0)
-    rest = history[len(kept) :]
-    splits_turn = bool(kept and rest and rest[0][1][0][1] <= through)
-    if not is_whole or splits_turn:
-        raise InvalidValue("through", "must be the last sequence of an agent turn")
-    return kept
+def _check_request(request: ForkRequest) -> None:
+    check_title(request.title)
+    through = 0 if request.through is None else request.through
+    if type(through) is not int or not 0 <= through <= limits.json_integer_max:
+        raise _not_a_turns_end()
+
+
+def _not_a_turns_end() -> InvalidValue:
+    return InvalidValue("through", "must be the last sequence of an agent turn")
+
+
+def _digest(
+    secret: bytes, session_id: SessionId, request: ForkRequest, snapshot: bytes | None
+) -> bytes:
+    asked = canonical_bytes([request.through, request.title])
+    made_with = b"" if snapshot is None else canonical_form(snapshot)
+    return request_digest(secret, "start", (session_id.bytes, asked, made_with))
+
+
+def _payload_bytes(history: History) -> int:
+    return sum(len(row[5] or b"") for _, events in history for row in events)
 
 
 def _event(where: dict[str, int], row: EventRow) -> dict[str, object]:
