@@ -40,8 +40,10 @@ class Reader(Protocol):
 class Writer(Reader, Protocol):
     """A write transaction that holds its anchor."""
 
-    now_us: int
-    """The time of this transaction by the database's clock, read once the anchor is held."""
+    @property
+    def now_us(self) -> int:
+        """The time of this transaction by the database's clock, read once the anchor is held."""
+        ...
 
     def run(self, query: str, **parameters: object) -> None: ...
 

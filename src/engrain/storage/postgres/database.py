@@ -1,8 +1,8 @@
 """The PostgreSQL engine: a pool, one transaction a verb, the anchor's row locked first.
 
-Statements of a transaction travel in a pipeline, so a write that reads nothing more than its
-anchor costs two round trips. `COMMIT` that fails is `Uncertain`; a deadlock or a serialisation
-failure has rolled back for certain and is run again.
+Statements of a transaction travel in a pipeline, so a write that reads once costs two round trips.
+`COMMIT` that fails is `Uncertain`; a deadlock or a serialisation failure has rolled back for sure
+and is run again.
 """
 
 from __future__ import annotations
@@ -53,11 +53,20 @@ _NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 class PostgresTransaction:
     """Named queries in one transaction; implements `Reader` and `Writer`."""
 
-    __slots__ = ("_connection", "now_us")
+    __slots__ = ("_connection", "_now")
 
-    def __init__(self, connection: Connection, now_us: int) -> None:
+    def __init__(self, connection: Connection, now: int | psycopg.Cursor[Row]) -> None:
         self._connection = connection
-        self.now_us = now_us
+        self._now = now
+
+    @property
+    def now_us(self) -> int:
+        """Comes with the answer to the first query of the body, without a round trip of its own."""
+        if not isinstance(self._now, int):
+            row = self._now.fetchone()
+            assert row is not None
+            self._now = int(row[0])
+        return self._now
 
     def one(self, query: str, **parameters: Any) -> Row | None:
         return self._connection.execute(QUERIES[query], parameters, binary=True).fetchone()
@@ -142,24 +151,34 @@ class PostgresDatabase:
             return None
 
     def _write_once(self, anchor: Anchor, body: Callable[[Writer], T], wait_ms: int) -> T:
+        """The commit travels with the last statements: if one of them fails, it is not run."""
+        is_committing = False
         with self._borrow() as connection:
             try:
                 with connection.pipeline():
-                    now_us = self._begin(connection, anchor, wait_ms)
-                    result = body(PostgresTransaction(connection, now_us))
-            except _RERUN:
+                    now = self._begin(connection, anchor, wait_ms)
+                    result = body(PostgresTransaction(connection, now))
+                    is_committing = True
+                    reach("commit.before")
+                    connection.execute("COMMIT")
+                reach("commit.after")
+            except (psycopg.Error, OSError) as error:
+                is_lost = is_committing and not _has_failed(connection)
                 _end(connection)
-                raise
-            except psycopg.Error as error:
-                _end(connection)
+                if is_lost:
+                    why = f"the commit was not acknowledged ({type(error).__name__})"
+                    raise Uncertain(why) from None
+                if isinstance(error, (OSError, *_RERUN)):
+                    raise
                 raise translate_error(error) from None
             except BaseException:
                 _end(connection)
                 raise
-            _acknowledge(connection)
             return result
 
-    def _begin(self, connection: Connection, anchor: Anchor, wait_ms: int) -> int:
+    def _begin(
+        self, connection: Connection, anchor: Anchor, wait_ms: int
+    ) -> int | psycopg.Cursor[Row]:
         connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
         if wait_ms != _WAIT_MS:
             connection.execute(f"SET LOCAL lock_timeout = {wait_ms}")
@@ -170,9 +189,7 @@ class PostgresDatabase:
             connection.execute(QUERIES["scopes.lock"], {"scope_key": anchor.scope})
         if self._clock is not None:
             return self._clock.now_us()
-        row = connection.execute(_NOW, binary=True).fetchone()
-        assert row is not None
-        return int(row[0])
+        return connection.execute(_NOW, binary=True)
 
     def close(self) -> None:
         """Closes the pool; in a forked child, whose parent goes on using it, nothing."""
@@ -200,14 +217,11 @@ def configure(connection: Connection) -> None:
     connection.adapters.register_dumper(int, Int8Dumper)
 
 
-def _acknowledge(connection: Connection) -> None:
-    try:
-        reach("commit.before")
-        connection.execute("COMMIT")
-        reach("commit.after")
-    except (psycopg.Error, OSError) as error:
-        _end(connection)
-        raise Uncertain(f"the commit was not acknowledged ({type(error).__name__})") from None
+def _has_failed(connection: Connection) -> bool:
+    """True when the server says that a statement failed, and so that nothing was committed."""
+    if connection.closed or connection.broken:
+        return False
+    return connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR
 
 
 def _end(connection: Connection) -> None:
