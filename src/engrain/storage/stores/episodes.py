@@ -298,13 +298,10 @@ def _hit(reader: Reader, where: dict[str, int], one: Ranked, row: Row, family: R
         found = reader.one("episodes.read", episode_key=newest[1], **where)
         assert found is not None, "a twin of the same snapshot"
         row = found
-    reasons = tuple(f"term:{term}" for term in one.terms) or ("neighbour",)
-    return Hit(
-        episode=read_episode(row),
-        score=one.score,
-        sources=tuple(EpisodeId(UUID(bytes=twin[0])) for twin in family),
-        reasons=reasons,
-    )
+    reasons = tuple([f"term:{term}" for term in one.terms]) or ("neighbour",)
+    episode = read_episode(row)
+    others = [EpisodeId(UUID(bytes=twin[0])) for twin in family[1:]]
+    return Hit(episode=episode, score=one.score, sources=(episode.id, *others), reasons=reasons)
 
 
 def _forget(writer: Writer, scope: ScopeKey, key: int, wanted: EpisodeId) -> None:

@@ -157,21 +157,18 @@ class _Entries:
 
     def extend(self, packed: bytes, *, without: int | None = None) -> None:
         count = len(packed) // _ENTRY_BYTES
-        keys, lengths = array("q"), array("H")
-        keys.frombytes(packed[: 8 * count])
-        lengths.frombytes(packed[9 * count :])
+        added = self if without is None else _Entries()
+        begin = len(added.keys)
+        added.keys.frombytes(packed[: 8 * count])
+        added.counts.frombytes(packed[8 * count : 9 * count])
+        added.lengths.frombytes(packed[9 * count :])
         if sys.byteorder == "big":
-            keys.byteswap()
-            lengths.byteswap()
-        counts = packed[8 * count : 9 * count]
-        if without is None:
-            self.keys.extend(keys)
-            self.counts.frombytes(counts)
-            self.lengths.extend(lengths)
-            return
-        for at, key in enumerate(keys):
-            if key != without:
-                self.add(key, counts[at], lengths[at])
+            added.keys[begin:] = _swapped(added.keys[begin:])
+            added.lengths[begin:] = _swapped(added.lengths[begin:])
+        if added is not self:
+            for at, key in enumerate(added.keys):
+                if key != without:
+                    self.add(key, added.counts[at], added.lengths[at])
 
     def pack(self) -> bytes:
         keys, lengths = self.keys, self.lengths
@@ -180,3 +177,8 @@ class _Entries:
             keys.byteswap()
             lengths.byteswap()
         return keys.tobytes() + self.counts.tobytes() + lengths.tobytes()
+
+
+def _swapped(values: array[int]) -> array[int]:
+    values.byteswap()
+    return values
