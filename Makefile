@@ -50,11 +50,11 @@ check: setup
 eval: setup ## Measure recall quality: make eval DATA=path
 	$(BIN)/python bench/evaluate.py $(DATA) $(if $(JSON),--json)
 
-bench: setup ## Measure speed against floors and peers
-	$(BIN)/python bench/speed.py
+bench: setup ## Measure speed against floors and peers: make bench [ONLY=turns,replay] [FULL=1]
+	$(BIN)/python bench/speed.py $(if $(ONLY),--only $(ONLY),--into bench/results) $(if $(FULL),--full)
 
 docs: setup ## Write the generated pages anew
 	$(BIN)/python docs/generate.py
 
 clean: ## Remove the environment and caches
-	rm -rf $(VENV) .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-peers .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -18,6 +18,7 @@ _LONG = 10_000
 _SHORT = 10
 _ROUNDS = 40
 _BLOCK = 10
+_WARM_UP = 10  # so many sessions that the log of the short ones has begun anew
 _PEER_ROUNDS = 6
 _MATERIAL = 512
 
@@ -72,12 +73,12 @@ def _measure_engrain(
         open_writer(long) as writer,
     ):
         _fill(writer.append, _LONG // EVENTS_A_TURN)
-        more = make_turns((run.rounds(_ROUNDS) + 2) * _BLOCK, seed=3, prefix="more")
+        more = make_turns((run.rounds(_ROUNDS) + _WARM_UP) * _BLOCK, seed=3, prefix="more")
         contestants = {
             _name(_SHORT): ShortSessions(short, turns),
             _name(_LONG): Loop(lambda at: writer.append(more[at])),
         }
-        return interleave(contestants, rounds=run.rounds(_ROUNDS), block=_BLOCK)
+        return interleave(contestants, rounds=run.rounds(_ROUNDS), block=_BLOCK, warm_up=_WARM_UP)
 
 
 class ShortSessions:
