@@ -1,6 +1,7 @@
 """`make bench`: how fast Engrain is, as ratios against floors and peers, from one run.
 
-    python bench/speed.py [--only turns,replay] [--quick] [--full] [--check] [--into DIR] [--work DIR]
+    python bench/speed.py [--only turns,replay] [--quick] [--full] [--check]
+                           [--into DIR] [--work DIR]
 
 Prints the report; `--into` also writes `speed.md` and `speed.json`. With `--check` it ends with 1
 when a goal was missed.
