@@ -42,6 +42,8 @@ QUERIES = {
 SCHEMA = "engrain"
 _WAIT_MS = limits.busy_wait_us // 1_000
 _WAIT_S = limits.busy_wait_us / limits.SECOND_US
+_NO_WAIT_MS = 1
+"""The shortest bound that there is: 0 would mean to wait for ever."""
 _IDLE_MS = 60_000
 _TRIES = 4
 _RERUN = (pg.DeadlockDetected, pg.SerializationFailure, pg.UniqueViolation)
@@ -121,13 +123,13 @@ class PostgresDatabase:
                 _end(connection)
 
     @contextmanager
-    def _borrow(self) -> Iterator[Connection]:
+    def _borrow(self, wait_s: float = _WAIT_S) -> Iterator[Connection]:
         if self._is_closed:
             raise Refused("the memory is closed")
         if os.getpid() != self._process:
             raise Refused("the memory was opened before a fork; open it anew in this process")
         try:
-            connection = self._pool.getconn()
+            connection = self._pool.getconn(wait_s)
         except PoolTimeout:
             raise Busy("no connection became free within the wait", retry_after_s=0.5) from None
         try:
@@ -146,14 +148,14 @@ class PostgresDatabase:
 
     def try_write(self, anchor: Anchor, body: Callable[[Writer], T]) -> T | None:
         try:
-            return self._write_once(anchor, body, 1)
+            return self._write_once(anchor, body, _NO_WAIT_MS)
         except (Busy, *_RERUN):
             return None
 
     def _write_once(self, anchor: Anchor, body: Callable[[Writer], T], wait_ms: int) -> T:
         """The commit travels with the last statements: if one of them fails, it is not run."""
         is_committing = False
-        with self._borrow() as connection:
+        with self._borrow(wait_ms / 1_000) as connection:
             try:
                 with connection.pipeline():
                     now = self._begin(connection, anchor, wait_ms)

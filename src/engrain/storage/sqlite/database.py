@@ -105,7 +105,9 @@ class SqliteDatabase:
         self._connect = connect
         self._clock = clock
         self._file = file
-        self._alone: AbstractContextManager[Any] = nullcontext() if file else RLock()
+        self._only = RLock()
+        """Held by whoever uses the one connection of a database in memory."""
+        self._alone: AbstractContextManager[Any] = nullcontext() if file else self._only
         self._writer = connect(_BUSY_WAIT_MS)
         self._readers: deque[apsw.Connection] = deque()
         self._queue = CommitQueue(self._enter, self._commit, self._leave)
@@ -168,9 +170,17 @@ class SqliteDatabase:
 
     def try_write(self, anchor: Anchor, body: Callable[[Writer], T]) -> T | None:
         self._check_open()
-        with self._alone:
-            work = self._queue.try_submit(body)
+        work = self._queue.try_submit(body) if self._file else self._try_alone(body)
         return None if work is None else work.outcome()
+
+    def _try_alone(self, body: Callable[[Writer], T]) -> Work | None:
+        """None while the one connection is in use, by this thread too: a destructor may ask."""
+        if not self._only.acquire(blocking=False):
+            return None
+        try:
+            return self._queue.try_submit(body) if self._writer.get_autocommit() else None
+        finally:
+            self._only.release()
 
     def _enter(self, wait_s: float) -> None:
         if self._file is not None:
