@@ -28,8 +28,10 @@ def repeated(
 ) -> RecordedOperation | None:
     """The first run of this operation, None when it is to be run now.
 
-    Raises `OperationMismatch` or `OperationTooOld` (INV-13).
+    Until the transaction ends nobody else finds out about the same id, whatever their verb and
+    session. Raises `OperationMismatch` or `OperationTooOld` (INV-13).
     """
+    writer.run("operations.lock", scope_key=scope.scope, operation_id=operation_id.bytes)
     known = find_operation(writer, scope, operation_id)
     is_repeat = decide_repeat(known, operation_id, verb, digest, writer.now_us)
     return known if is_repeat else None

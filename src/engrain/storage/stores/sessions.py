@@ -69,20 +69,21 @@ class SqlSessionStore:
         source: tuple[str, str] | None = None,
     ) -> Session:
         check_title(title)
-        known = self._scopes.ensure(scope)
+        operation = operation_id or OperationId(self._ids.uuid7())
+        with acknowledging(operation):  # a new scope has a commit of its own
+            known = self._scopes.ensure(scope)
         mark = session_source_mark(known.secret, source) if source else None
         parts = (workspace_identity(workspace), (title or "").encode(), mark or b"")
         digest = request_digest(known.secret, "start", parts)
-        operation = operation_id or OperationId(self._ids.uuid7())
         session_id = SessionId(self._ids.uuid7())
 
         def body(writer: Writer) -> Session:
-            if mark and (row := _find_mark(writer, known.key, mark)):
-                return _read(writer, known.key, SessionId(UUID(bytes=row[0])))
             if operation_id and (
                 first := repeated(writer, known.key, operation_id, "start", digest)
             ):
                 return _read(writer, known.key, SessionId(first.session_id))
+            if mark and (row := _find_mark(writer, known.key, mark)):
+                return _read(writer, known.key, SessionId(UUID(bytes=row[0])))
             new = NewSession(
                 session_id=session_id,
                 workspace_key=ensure_workspace(writer, known.key, workspace),

@@ -1,3 +1,9 @@
+-- The tables of operation ids share no key, so that two verbs could use one id at once. The lock is
+-- taken after the transaction's anchors and held until its end.
+
+-- name: lock
+SELECT pg_advisory_xact_lock(hashtextextended(encode(:operation_id, 'hex'), :scope_key)) AS locked;
+
 -- name: find
 SELECT 'start' AS verb, s.request_digest, s.session_id, 0 AS first_sequence, 0 AS last_sequence,
     s.created_at AS recorded_at

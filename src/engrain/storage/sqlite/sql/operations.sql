@@ -1,3 +1,8 @@
+-- A write transaction shuts out every other, so that there is nothing to lock.
+
+-- name: lock
+SELECT 1 AS locked WHERE :scope_key IS NOT NULL AND :operation_id IS NOT NULL;
+
 -- name: find
 SELECT 'start' AS verb, s.request_digest, s.session_id, 0 AS first_sequence, 0 AS last_sequence,
     s.created_at AS recorded_at
