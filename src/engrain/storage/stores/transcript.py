@@ -48,6 +48,7 @@ class PreparedTurn(msgspec.Struct, frozen=True):
     is_fresh: bool
     request_digest: bytes
     turn: int | None
+    events: Sequence[Event]
     rows: list[dict[str, object]]
     headers: list[tuple[str, bytes]]
     size: int
@@ -130,6 +131,7 @@ class SqlTranscriptStore:
             operation_id is None,
             request_digest(binding.secret, "append", parts),
             turn,
+            events,
             rows,
             headers,
             size,
@@ -150,6 +152,8 @@ class SqlTranscriptStore:
         if binding.workspace.is_directory:
             self._workspaces.validate(binding.workspace)
         check_cursor(lease.cursor, head[0])
+        if not prepared.is_fresh:
+            check_append(prepared.events, known_calls=lease.known_calls)
         if prepared.turn is not None:
             _check_continues(writer, key, prepared.turn, head[0])
         deadline = next_deadline(head[5], writer.now_us, lease.ttl_us)
@@ -162,8 +166,10 @@ class SqlTranscriptStore:
         pairs = PairChecker()
         counted = size = 0
         last = 0
+        lease.cursor = None
         lease.known_calls.clear()
         key = lease.reveal()[0].key
+        begun = self._read_head(key, lease.session_id)
         verifier = ChainVerifier(lease.session_id) if is_verified else None
         for payload_bytes, events in iter_histories(self._database, key, verifier=verifier):
             counted += len(events)
@@ -180,6 +186,8 @@ class SqlTranscriptStore:
             last = events[-1].sequence
         if why := pairs.finish():
             raise Corrupt(f"event {last}: {why}")
+        ended = self._read_head(key, lease.session_id)
+        _check_end(last, verifier.link if verifier else None, begun, ended)
         lease.cursor = last
 
     def iter_events(
@@ -218,23 +226,26 @@ class SqlTranscriptStore:
 
     def verify(self, scope: Scope, session_id: SessionId) -> Verification:
         _, key = resolve(self._database, self._scopes, scope, session_id)
+        begun = self._read_head(key, session_id)
         verifier = ChainVerifier(session_id)
         for batch, rows in iter_batches(self._database, key):
             verifier.feed(batch, rows)
-        with self._database.read() as reader:
-            head = reader.one("transcript.head", scope_key=key.scope, session_key=key.session)
-        if head is None:
-            raise NotFound("session", session_id)
-        if head[0] == verifier.event_count and head[1] != verifier.link:
-            raise Corrupt("the session's head does not end its chain")
-        if head[0] < verifier.event_count:
-            raise Corrupt("the session's head lies before its last event")
+        ended = self._read_head(key, session_id)
+        _check_end(verifier.event_count, verifier.link, begun, ended)
         return Verification(
             session_id=session_id,
             event_count=verifier.event_count,
             erased=verifier.erased,
             link=verifier.link.hex(),
         )
+
+    def _read_head(self, key: SessionKey, session_id: SessionId) -> Row:
+        where = {"scope_key": key.scope, "session_key": key.session}
+        with self._database.read() as reader:
+            head = reader.one("transcript.head", **where)
+        if head is None:
+            raise NotFound("session", session_id)
+        return head
 
     def redact(self, scope: Scope, session_id: SessionId, sequences: Sequence[int]) -> int:
         _, key = resolve(self._database, self._scopes, scope, session_id)
@@ -351,6 +362,16 @@ def _advance(
     lease.known_calls.update(event.call_id for event in events if isinstance(event, ToolCall))
     if lease.cursor == receipt.first_sequence - 1:
         lease.cursor = receipt.last_sequence
+
+
+def _check_end(count: int, link: bytes | None, begun: Row, ended: Row) -> None:
+    """Raises `Corrupt` unless history that was read between two looks at its head ends there."""
+    if count < begun[0]:
+        raise Corrupt(f"events {count + 1} to {begun[0]} are not there")
+    if count > ended[0]:
+        raise Corrupt("the session's head lies before its last event")
+    if count == ended[0] and link not in (None, ended[1]):
+        raise Corrupt("the session's head does not end its chain")
 
 
 def _check_replay_bounds(count: int, size: int) -> None:
