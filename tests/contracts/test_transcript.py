@@ -1,5 +1,6 @@
 """The shipped suite of the transcript."""
 
+from engrain.testing.contracts.kills import TestKilledWriters
 from engrain.testing.contracts.transcript import (
     TestAppending,
     TestBounds,
@@ -12,6 +13,7 @@ __all__ = [
     "TestAppendRaces",
     "TestAppending",
     "TestBounds",
+    "TestKilledWriters",
     "TestReplayRule",
     "TestWhatMayEnter",
 ]
