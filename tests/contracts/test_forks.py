@@ -1,5 +1,6 @@
 """The shipped suite of forks."""
 
+from engrain.testing.contracts.forgetting import TestForgettingWhileForking
 from engrain.testing.contracts.forks import (
     TestForkedChain,
     TestForking,
@@ -9,6 +10,7 @@ from engrain.testing.contracts.forks import (
 )
 
 __all__ = [
+    "TestForgettingWhileForking",
     "TestForkRaces",
     "TestForkedChain",
     "TestForking",

@@ -70,7 +70,7 @@ class SqlForkStore:
                 forked_sequence=history[-1][0][1] if history else 0,
             )
             fork_key = add_session(writer, known.key, new)
-            self._copy(writer, fork_key, fork_id, history)
+            self._copy(writer, fork_key, fork_id, _without_forgotten(writer, key, history))
             if snapshot is not None:
                 key_of_fork = {"scope_key": fork_key.scope, "session_key": fork_key.session}
                 add_snapshot(writer, key_of_fork, snapshot)
@@ -179,6 +179,18 @@ def _digest(
     asked = canonical_bytes([request.through, request.title])
     made_with = b"" if snapshot is None else canonical_form(snapshot)
     return request_digest(secret, "start", (session_id.bytes, asked, made_with))
+
+
+def _without_forgotten(writer: Writer, key: SessionKey, history: History) -> History:
+    """The history less what was forgotten since it was read; the source stays locked from here."""
+    where = {"scope_key": key.scope, "session_key": key.session}
+    writer.one("sessions.lock", **where)
+    through = history[-1][0][1] if history else 0
+    forgotten = {row[0] for row in writer.all("transcript.list_erased", through=through, **where)}
+    return [
+        (batch, [(*row[:4], None, None) if row[0] in forgotten else row for row in events])
+        for batch, events in history
+    ]
 
 
 def _payload_bytes(history: History) -> int:

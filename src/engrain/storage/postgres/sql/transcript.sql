@@ -39,6 +39,11 @@ WHERE scope_key = :scope_key AND session_key = :session_key
     AND sequence > :after AND sequence <= :through
 ORDER BY sequence;
 
+-- name: list_erased
+SELECT sequence FROM events
+WHERE scope_key = :scope_key AND session_key = :session_key AND sequence <= :through
+    AND payload IS NULL;
+
 -- name: list_sources
 SELECT source_mark FROM events
 WHERE scope_key = :scope_key AND session_key = :session_key AND source_mark IS NOT NULL;
