@@ -8,7 +8,8 @@ CREATE TABLE audit (
     recorded_at bigint NOT NULL,
     link bytea NOT NULL,
     PRIMARY KEY (scope_key, number),
-    CHECK ((length(link) = 32))
+    CHECK ((length(link) = 32)),
+    CHECK ((number > 0))
 );
 
 CREATE TABLE batches (

@@ -2,7 +2,7 @@
 
 CREATE TABLE audit (
     scope_key INTEGER NOT NULL,
-    number INTEGER NOT NULL,
+    number INTEGER NOT NULL CHECK (number > 0),
     name TEXT NOT NULL,
     facts TEXT NOT NULL,
     recorded_at INTEGER NOT NULL,

@@ -167,7 +167,7 @@ CREATE TABLE tombstones (
 
 CREATE TABLE audit (
     scope_key bigint NOT NULL,
-    number bigint NOT NULL,
+    number bigint NOT NULL CHECK (number > 0),
     name text NOT NULL,
     facts text NOT NULL,
     recorded_at bigint NOT NULL,

@@ -159,7 +159,7 @@ CREATE TABLE tombstones (
 
 CREATE TABLE audit (
     scope_key INTEGER NOT NULL,
-    number INTEGER NOT NULL,
+    number INTEGER NOT NULL CHECK (number > 0),
     name TEXT NOT NULL,
     facts TEXT NOT NULL,
     recorded_at INTEGER NOT NULL,
