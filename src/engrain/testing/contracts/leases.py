@@ -187,13 +187,15 @@ class TestRenewing:
     def test_append_prolongs_once_a_fifth_of_the_lease_is_over(
         self, stores: Stores, clock: HeldClock
     ) -> None:
-        lease = hold(stores, begin(stores))
+        session = begin(stores)
+        lease = hold(stores, session)
         clock.advance(limits.lease_renew_every_us - 1)
         say(stores, lease, "one")
         assert lease.deadline_us == START_US + TTL_US
         clock.advance(1)
         say(stores, lease, "two")
         assert lease.deadline_us == START_US + limits.lease_renew_every_us + TTL_US
+        assert stores.sessions.read(ANA, session.id).leased_until == lease.deadline_us
 
     def test_renewal_of_a_short_lease_is_short(self, stores: Stores, clock: HeldClock) -> None:
         lease = stores.leases.claim(ANA, begin(stores).id, ttl_us=limits.import_lease_ttl_us)
@@ -371,10 +373,7 @@ def _is_held(stores: Stores, session: Session) -> None:
 
 
 def _jump(clock: HeldClock, us: int) -> None:
-    if us > 0:
-        clock.advance(us)
-    else:
-        clock.step_back(-us)
+    clock.step_ahead(us) if us > 0 else clock.step_back(-us)
 
 
 @contextmanager
