@@ -71,6 +71,15 @@ class FileLock:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             self._mutex.release()
 
+    def recover(self) -> None:
+        """Frees what an interrupted `acquire` or `release` left held, however far it had come.
+
+        For a caller that knows that no other thread uses this object.
+        """
+        self._mutex = threading.Lock()
+        if self._descriptor >= 0:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
     def close(self) -> None:
         """Frees whatever is held or awaited. Closing twice is harmless."""
         descriptor, self._descriptor = self._descriptor, -1
@@ -139,7 +148,7 @@ class _Place:
         self._descriptor = descriptor
         self._guard = threading.Lock()
         self._granted = threading.Event()
-        self._is_wanted = True
+        self._is_wanted = False  # until somebody has hold of it who can say that it is not
         self._is_closing = False
         self.is_won = False
         self.error: OSError | None = None

@@ -227,10 +227,16 @@ def _has_failed(connection: Connection) -> bool:
 
 
 def _end(connection: Connection) -> None:
-    """Leaves no transaction open; a connection that cannot say so is closed."""
+    """Leaves no transaction open; a connection that cannot say so is closed.
+
+    One that was interrupted in the middle of a statement would wait for an answer for ever.
+    """
     if connection.closed or connection.broken:
         return
-    if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+    status = connection.info.transaction_status
+    if status == psycopg.pq.TransactionStatus.ACTIVE:
+        connection.close()
+    elif status != psycopg.pq.TransactionStatus.IDLE:
         try:
             connection.execute("ROLLBACK")
         except psycopg.Error:

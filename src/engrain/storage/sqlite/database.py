@@ -110,7 +110,7 @@ class SqliteDatabase:
         self._alone: AbstractContextManager[Any] = nullcontext() if file else self._only
         self._writer = connect(_BUSY_WAIT_MS)
         self._readers: deque[apsw.Connection] = deque()
-        self._queue = CommitQueue(self._enter, self._commit, self._leave)
+        self._queue = CommitQueue(self._enter, self._commit, self._leave, recover=self._recover)
         self._process = os.getpid()
         self._is_closed = False
         self._wal_pages = 0
@@ -145,6 +145,7 @@ class SqliteDatabase:
 
     def _borrow(self) -> apsw.Connection:
         if self._file is None:
+            self._roll_back()  # what an interrupted read left open
             return self._writer
         try:
             return self._readers.pop()
@@ -183,7 +184,9 @@ class SqliteDatabase:
             self._only.release()
 
     def _enter(self, wait_s: float) -> None:
-        if self._file is not None:
+        if self._file is None:
+            self._roll_back()  # what an interrupted read left open
+        else:
             self._file.turnstile.acquire(int(wait_s * limits.SECOND_US))
         if wait_s == 0:
             self._writer.set_busy_timeout(0)
@@ -195,6 +198,13 @@ class SqliteDatabase:
             self._writer.set_busy_timeout(_BUSY_WAIT_MS)
         if self._file is not None:
             self._file.turnstile.release()
+
+    def _recover(self) -> None:
+        """After an interrupt anywhere between `_enter` and the end of `_leave`."""
+        self._roll_back()
+        self._writer.set_busy_timeout(_BUSY_WAIT_MS)
+        if self._file is not None:
+            self._file.turnstile.recover()
 
     def _commit(self, batch: list[Work]) -> None:
         """Fills in every member's outcome: all in one transaction, or each in its own.
@@ -257,6 +267,7 @@ class SqliteDatabase:
             reach("commit.before")
             self._writer.execute("COMMIT")
             reach("commit.after")
+            self._confirm(batch)
         except BaseException as error:
             lost = Uncertain(f"the commit was not acknowledged ({type(error).__name__})")
             lost.__cause__ = error
@@ -264,8 +275,6 @@ class SqliteDatabase:
             self._roll_back()
             if not isinstance(error, Exception):
                 raise
-        else:
-            self._confirm(batch)
 
     def _confirm(self, batch: list[Work]) -> None:
         """A commit into a file that left its path in the meantime is no acknowledgement."""
@@ -309,4 +318,5 @@ class _RolledBack(Exception):
 
 def _fail(batch: list[Work], error: BaseException) -> None:
     for work in batch:
-        work.error = work.error or error
+        if not work.is_durable:
+            work.error = work.error or error
