@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import stat
 import time
@@ -134,6 +135,34 @@ def test_every_file_beside_the_database_must_be_private(
     _check_refusal(lambda: check_database_files(file), beside, reason)
 
 
+@pytest.mark.parametrize(("name", "advice"), [("passwd", "0600"), ("my database", "0600")])
+def test_no_command_is_advised_for_a_file_that_may_not_be_ours(
+    tmp_path: Path, name: str, advice: str
+) -> None:
+    file = tmp_path / name
+    create_private_file(file)
+    file.chmod(0o644)
+    with pytest.raises(UnsafeFile, match=advice) as refused:
+        check_private_file(file)
+    assert "run:" not in refused.value.message
+    assert "mode 0644" in refused.value.message
+
+
+def test_no_command_is_advised_for_a_directory_that_others_share(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    with pytest.raises(UnsafeFile, match="mode 1777") as refused:
+        check_private_directory(tmp_path)
+    assert "run:" not in refused.value.message
+
+
+def test_advised_command_can_be_pasted_whatever_the_path(tmp_path: Path) -> None:
+    directory = tmp_path / "two words; and more"
+    with pytest.raises(UnsafeFile) as refused:
+        check_private_directory(directory)
+    _, _, command = refused.value.message.partition("run: ")
+    assert shlex.split(command) == ["mkdir", "-m", "700", str(directory)]
+
+
 @pytest.mark.invariant("INV-01")
 def test_a_device_is_refused() -> None:
     _check_refusal(lambda: check_private_file(Path("/dev/null")), Path("/dev/null"), "device")
@@ -169,7 +198,7 @@ def test_a_path_through_a_file_is_refused(file: Path) -> None:
 @pytest.mark.parametrize("mode", [0o720, 0o702, 0o777, 0o1777])
 def test_a_directory_that_others_can_write_to_is_refused(tmp_path: Path, mode: int) -> None:
     tmp_path.chmod(mode)
-    _check_refusal(lambda: check_private_directory(tmp_path), tmp_path, "chmod go-w")
+    _check_refusal(lambda: check_private_directory(tmp_path), tmp_path, "writable by others")
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o750, 0o755])

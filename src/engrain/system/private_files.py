@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import shlex
 import stat
 from pathlib import Path
 
@@ -19,6 +21,8 @@ _KINDS = {
     stat.S_IFIFO: "is a pipe",
     stat.S_IFSOCK: "is a socket",
 }
+_OURS = re.compile(r"engrain\.sqlite3(-wal|-shm|-journal|\.lock)?")
+"""Names that only Engrain gives. Whose any other file is cannot be known without opening it."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -30,14 +34,15 @@ def check_private_directory(path: Path) -> None:
     try:
         found = path.stat()
     except FileNotFoundError:
-        raise UnsafeFile(str(path), "does not exist", f"run: mkdir -m 700 {path}") from None
+        raise UnsafeFile(str(path), "does not exist", _run("mkdir -m 700", path)) from None
     except OSError as error:
         raise _unusable(path, "reached", error) from error
     if not stat.S_ISDIR(found.st_mode):
         raise UnsafeFile(str(path), "is not a directory")
     _check_owner(path, found)
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise UnsafeFile(str(path), "is writable by others", f"run: chmod go-w {path}")
+        needed = "nobody but its owner may write to it; choose or make a private directory"
+        raise UnsafeFile(str(path), f"is writable by others ({_mode(found)})", needed)
 
 
 def check_private_file(path: Path, *, may_be_absent: bool = False) -> None:
@@ -56,7 +61,10 @@ def check_private_file(path: Path, *, may_be_absent: bool = False) -> None:
     if found.st_nlink != 1:
         raise UnsafeFile(str(path), "has more than one name (hard link)")
     if stat.S_IMODE(found.st_mode) != 0o600:
-        raise UnsafeFile(str(path), "is not private", f"run: chmod 600 {path}")
+        needed = "only its owner may read and write a database"
+        remedy = _run("chmod 600", path) if _OURS.fullmatch(path.name) else needed
+        fault = "is not private" if found.st_mode & 0o077 else "has an unfit mode"
+        raise UnsafeFile(str(path), f"{fault} ({_mode(found)} instead of 0600)", remedy)
 
 
 def check_database_files(path: Path) -> None:
@@ -105,6 +113,14 @@ def fsync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _run(command: str, path: Path) -> str:
+    return f"run: {command} {shlex.quote(str(path))}"
+
+
+def _mode(found: os.stat_result) -> str:
+    return f"mode {stat.S_IMODE(found.st_mode):04o}"
 
 
 def _check_owner(path: Path, found: os.stat_result) -> None:

@@ -22,6 +22,7 @@ SQLITE_FLOOR = 3_051_003
 
 _STATEMENTS_CACHED = 256
 _PAGE_CACHE_KIB = 8_192
+_WAY_OUT = "restore the database from a copy; `engrain sessions verify` checks one session"
 
 
 def check_library(version: int | None = None) -> None:
@@ -81,7 +82,7 @@ def translate_error(error: apsw.Error, path: str = "database") -> EngrainError:
         return LimitExceeded("sqlite_value_bytes_max", 1_000_000_000)
     if isinstance(error, apsw.NotADBError):
         return Corrupt(f"{path} is not a SQLite database")
-    return Corrupt(f"SQLite reports {type(error).__name__}; run: engrain doctor")
+    return Corrupt(f"{path}: SQLite reports {type(error).__name__}; {_WAY_OUT}")
 
 
 def _is_disk_full(error: apsw.Error) -> bool:
