@@ -11,15 +11,22 @@ import pytest
 
 from engrain.contracts.errors import EngrainError
 from engrain.rules import lease as lease_rules
+from engrain.storage.postgres import database as postgres
 from engrain.storage.queries import load_queries, with_numbers
 from engrain.storage.sqlite import database as sqlite
 from engrain.storage.stores import history, leases, operations, snapshots, transcript
 from engrain.testing.clock import HeldClock
-from engrain.testing.contracts import START_US, chain, replay, sessions, tampering
+from engrain.testing.contracts import START_US, chain, lease_races, replay, sessions, tampering
 from engrain.testing.contracts import leases as lease_suite
 from engrain.testing.contracts import snapshots as snapshot_suite
 from engrain.testing.contracts import transcript as transcript_suite
-from engrain.testing.engines import SqliteFileEngine, SqliteMemoryEngine, open_stores
+from engrain.testing.engines import (
+    PostgresEngine,
+    SqliteFileEngine,
+    SqliteMemoryEngine,
+    open_stores,
+)
+from engrain.testing.races import Racers, plant
 
 Promise = Callable[..., Any]
 CAUGHT = (AssertionError, EngrainError, pytest.fail.Exception)
@@ -240,6 +247,22 @@ def test_wrong_statement_breaks_a_promise(
     monkeypatch.setitem(sqlite.QUERIES, query, with_numbers(statement.replace(old, new)))
     with pytest.raises(CAUGHT):
         keep(promise, tmp_path / "mutant", {})
+
+
+def test_missing_lock_of_the_anchor_is_noticed_by_six_processes(
+    racers: Racers, fresh_postgres_url: str
+) -> None:
+    query, lock = "sessions.lock", "FOR NO KEY UPDATE"
+    (statement,) = set(racers.race(plant, query, postgres.QUERIES[query]))
+    assert statement.count(lock) == 1
+    racers.race(plant, query, statement.replace(lock, ""))
+    try:
+        engine = PostgresEngine(fresh_postgres_url)
+        with racers.on(engine) as race, pytest.raises(AssertionError):
+            for _ in range(40):
+                lease_races.TestLeaseRaces().test_one_process_holds_the_session(race, engine)
+    finally:
+        racers.race(plant, query, statement)
 
 
 def keep(promise: Promise, folder: Path, arguments: dict[str, object]) -> None:

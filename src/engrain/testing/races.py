@@ -18,6 +18,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from engrain.contracts.errors import EngrainError
 from engrain.contracts.leases import SessionLease
+from engrain.storage.postgres.database import QUERIES
 from engrain.testing.clock import HeldClock
 from engrain.testing.engines import Engine, Stores, open_stores
 
@@ -70,6 +71,12 @@ def refusal(verb: Callable[[], object]) -> str:
     except EngrainError as error:
         return error.code
     return ""
+
+
+def plant(_: Racer, query: str, statement: str) -> str:
+    """Replaces a statement of PostgreSQL in this process, to show what notices; the old one."""
+    old, QUERIES[query] = QUERIES[query], statement
+    return old
 
 
 class Racers:
