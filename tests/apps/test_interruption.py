@@ -147,3 +147,24 @@ def test_reader_that_goes_away_ends_the_command_quietly(imported: Command) -> No
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize(
+    ("closed", "arguments", "code"),
+    [
+        (">&-", "sessions list --all", 0),
+        (">&-", "recall database --json", 0),
+        (">&-", "--help", 0),
+        (">&-", "nosuch", 2),
+        ("2>&-", "nosuch", 2),
+        ("<&- >&- 2>&-", "recall database --explain", 0),
+        ("<&- >&- 2>&-", "sessions show 7", 2),
+    ],
+)
+def test_stream_that_was_closed_before_the_start_is_no_failure(
+    imported: Command, closed: str, arguments: str, code: int
+) -> None:
+    command = f"exec '{sys.executable}' -m engrain {arguments} {closed}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert "Traceback" not in done.stderr

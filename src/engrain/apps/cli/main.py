@@ -65,6 +65,7 @@ def run() -> NoReturn:
 
 def main(arguments: Sequence[str]) -> int:
     """Runs one command and returns its exit code; every failure is said on standard error."""
+    output.survive_closed_streams()
     output.survive_any_text()
     try:
         code = _dispatch(hoisted(arguments))

@@ -7,6 +7,7 @@ Results go to standard output, errors and progress to standard error. Every word
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -128,6 +129,22 @@ def local_time(at_us: int | None) -> str:
     except (OverflowError, ValueError, OSError):
         return f"{at_us} us"
     return moment.strftime("%Y-%m-%d %H:%M %Z")
+
+
+def survive_closed_streams() -> None:
+    """Gives a stream that was closed before the start (`>&-`) the null device.
+
+    Otherwise the next file that is opened, a database's lock say, would take its number.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is not None:
+            continue
+        null = os.open(os.devnull, os.O_RDWR)
+        if null != number:
+            os.dup2(null, number)
+            os.close(null)
+        stream = open(number, mode, encoding="utf-8", closefd=False)  # noqa: PTH123, SIM115
+        setattr(sys, name, stream)
 
 
 def survive_any_text() -> None:
