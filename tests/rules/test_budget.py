@@ -120,6 +120,14 @@ def test_what_the_counter_raises_goes_through():
 
 
 @pytest.mark.invariant("INV-22")
+@pytest.mark.parametrize("answer", [float("nan"), float("inf"), 10**30])
+def test_a_counter_that_answers_no_sound_number_gives_an_empty_block(answer):
+    rows = [make(n, "some words here") for n in range(20)]
+    filling = fill(rows, 100, render, lambda _text: answer)
+    assert (filling.text, filling.tokens, filling.chosen) == ("", 0, ())
+
+
+@pytest.mark.invariant("INV-22")
 @settings(max_examples=300)
 @given(st.text(st.characters(exclude_categories=()), max_size=50), st.text(max_size=50))
 def test_a_joined_text_is_estimated_at_no_more_than_its_parts(left, right):

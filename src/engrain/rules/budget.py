@@ -122,6 +122,8 @@ def _settle(choice: _Choice, extra: list[int], render: Render, counter: TokenCou
 
 
 def _drop_excess(choice: _Choice, extra: list[int], excess: int) -> None:
+    """One at least, whatever the excess: a counter may answer what is no number (NaN)."""
+    excess -= max(1, choice.cost(extra.pop()))
     while extra and excess > 0:
         excess -= max(1, choice.cost(extra.pop()))
 
