@@ -16,7 +16,15 @@ from engrain.storage.queries import load_queries, with_numbers
 from engrain.storage.sqlite import database as sqlite
 from engrain.storage.stores import history, leases, operations, snapshots, transcript
 from engrain.testing.clock import HeldClock
-from engrain.testing.contracts import START_US, chain, lease_races, replay, sessions, tampering
+from engrain.testing.contracts import (
+    START_US,
+    chain,
+    lease_races,
+    racers,
+    replay,
+    sessions,
+    tampering,
+)
 from engrain.testing.contracts import leases as lease_suite
 from engrain.testing.contracts import snapshots as snapshot_suite
 from engrain.testing.contracts import transcript as transcript_suite
@@ -27,6 +35,8 @@ from engrain.testing.engines import (
     open_stores,
 )
 from engrain.testing.races import Racers, plant
+
+__all__ = ["racers"]
 
 Promise = Callable[..., Any]
 CAUGHT = (AssertionError, EngrainError, pytest.fail.Exception)
