@@ -1,0 +1,64 @@
+"""Faults that are planted into a writing process, to show that the checks of a crash find them."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+from crash.writing import Ask, SessionLoop
+from engrain.services.sessions import SessionWriter
+from engrain.storage.sqlite.commits import Work
+from engrain.storage.sqlite.database import SqliteDatabase
+from engrain.storage.stores import transcript
+
+
+def plant(name: str) -> None:
+    """Makes this process misbehave from now on."""
+    {
+        "acknowledge before commit": _acknowledge_before_commit,
+        "write under a lost lease": _write_under_a_lost_lease,
+        "repeat under a new id": _repeat_under_a_new_id,
+        "commit by halves": _commit_by_halves,
+    }[name]()
+
+
+def _acknowledge_before_commit() -> None:
+    """Every write is committed by the next one, after its own caller was told."""
+    enter = SqliteDatabase._enter
+
+    def acknowledge(self: SqliteDatabase, batch: list[Work]) -> None:
+        for work in batch:
+            work.is_durable = True
+
+    def enter_late(self: SqliteDatabase, wait_s: float) -> None:
+        if not self._writer.get_autocommit():
+            self._writer.execute("COMMIT")
+        enter(self, wait_s)
+
+    SqliteDatabase._acknowledge = acknowledge  # type: ignore[method-assign]
+    SqliteDatabase._enter = enter_late  # type: ignore[method-assign]
+
+
+def _write_under_a_lost_lease() -> None:
+    transcript.check_authority = lambda *_: None  # type: ignore[assignment]
+
+
+def _repeat_under_a_new_id() -> None:
+    append = SessionLoop._append
+
+    def append_anew(self: SessionLoop, writer: SessionWriter, ask: Ask) -> Any:
+        return append(self, writer, Ask(ask.marker, uuid4()))
+
+    SessionLoop._append = append_anew  # type: ignore[method-assign]
+
+
+def _commit_by_halves() -> None:
+    """A turn becomes two appends, each of them whole."""
+    append = SessionWriter.append
+
+    def append_halves(self: SessionWriter, turn: Any, *, operation_id: Any = None) -> Any:
+        middle = len(turn) // 2
+        append(self, turn[:middle])
+        return append(self, turn[middle:], operation_id=operation_id)
+
+    SessionWriter.append = append_halves  # type: ignore[method-assign]
