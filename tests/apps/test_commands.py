@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 import engrain as library
 from apps.conftest import EXAMPLE, ROOT, USER, Command, in_a_process
+from engrain.apps.cli.errors import ExitCode
+from engrain.apps.cli.imports import Format
 from engrain.rules.framing import neutralise_text, parse_frame
 
 FIXTURES = ROOT / "tests" / "formats" / "fixtures"
@@ -90,10 +93,16 @@ def test_folder_and_zip_are_read_whole(engrain: Command, tmp_path: Path) -> None
 
 
 def test_format_is_named_as_in_the_help(engrain: Command) -> None:
-    ran = engrain("import", FIXTURES / "claude_code.jsonl", "--format", "claude-code", "--json")
+    ran = engrain("import", FIXTURES / "claude_code.jsonl", "--format", "claude_code", "--json")
     assert ran.json["formats"] == {"claude_code": 1}
     wrong = engrain("import", EXAMPLE, "--format", "nosuch", "--json")
-    assert (wrong.code, wrong.error["code"], wrong.error["field"]) == (2, "invalid_value", "format")
+    assert (wrong.code, wrong.error["code"]) == (2, "wrong_usage")
+    assert "claude_code" in wrong.error["message"]
+
+
+def test_formats_of_the_command_line_are_those_that_can_be_read(engrain: Command) -> None:
+    with library.Memory.open(":memory:") as memory:
+        assert sorted(get_args(Format)) == sorted(("auto", *memory.imports.formats))
 
 
 def test_file_that_nobody_reads_is_refused(engrain: Command, tmp_path: Path) -> None:
@@ -147,8 +156,19 @@ def test_explained_recall_says_why_what_it_cost_and_what_was_left_out(imported: 
 
 def test_empty_block_is_empty_output(imported: Command) -> None:
     ran = imported("recall", "database", "--budget", "0")
-    assert (ran.code, ran.out, ran.err) == (0, "", "nothing was recalled\n")
+    assert (ran.code, ran.out) == (0, "")
     assert imported("recall", "database", "--budget", "0", "--json").json["text"] == ""
+
+
+def test_empty_block_says_whether_nothing_matches_or_nothing_fits(imported: Command) -> None:
+    matched = imported("recall", "database", "--json", "--budget", "10").json["left_out"]
+    count = sum(one["count"] for one in matched)
+    small = imported("recall", "database", "--budget", "10")
+    assert small.err == (
+        f"nothing was recalled: {count} episodes match, none fits 10 tokens (--budget)\n"
+    )
+    unknown = imported("recall", "xylophonist", "--explain")
+    assert (unknown.out, unknown.err) == ("", "nothing was recalled: no episode matches\n")
 
 
 @pytest.mark.parametrize(
@@ -287,9 +307,13 @@ def test_episodes_are_listed_shown_and_forgotten(imported: Command) -> None:
     assert imported("episodes", "show", first["id"], "--json").json == first
     assert first["text"].split("\n")[0] in imported("episodes", "show", first["id"]).out
     assert imported("episodes", "forget", first["id"], "--json").json == {"forgotten": 1}
-    assert imported("episodes", "forget", first["id"], "--json").json == {"forgotten": 0}
+    again = imported("episodes", "forget", first["id"], "--json")
+    assert (again.code, again.out, again.error["code"]) == (1, "", "not_found")
+    second = page["items"][1]
+    both = imported("episodes", "forget", first["id"], second["id"])
+    assert (both.code, both.out) == (3, "forgot 1, 1 not found\n")
     assert imported("episodes", "show", first["id"]).code == 1
-    assert len(imported("episodes", "list", "--session", session_id, "--json").json["items"]) == 5
+    assert len(imported("episodes", "list", "--session", session_id, "--json").json["items"]) == 4
 
 
 def test_episode_pages_are_whole(imported: Command) -> None:
@@ -400,6 +424,11 @@ def test_help_has_examples_and_the_options_of_every_command(engrain: Command, co
         assert option in ran.out
 
 
+def test_exit_codes_of_the_help_are_all_of_them(engrain: Command) -> None:
+    said = engrain("--help").out
+    assert all(f"{int(code)} " in said for code in ExitCode)
+
+
 def test_help_starts_without_a_driver() -> None:
     heavy = ("apsw", "psycopg", "asyncio", "rich.progress", "Stemmer")
     script = (
@@ -409,9 +438,19 @@ def test_help_starts_without_a_driver() -> None:
     assert in_a_process("-c", script).err == "[]\n"
 
 
-def test_completion_is_made_for_the_shell(engrain: Command, tmp_path: Path) -> None:
-    target = tmp_path / "engrain.bash"
-    ran = engrain("--install-completion", "--shell", "bash", "--output", target)
-    assert ran.code == 0
-    script = target.read_text()
-    assert "sessions" in script and "--budget" in script
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_printed_and_changes_no_file(
+    engrain: Command, shell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "person"))
+    ran = engrain("completion", shell)
+    assert (ran.code, ran.err) == (0, "")
+    for word in ("sessions", "budget", "claude_code"):
+        assert word in ran.out
+    assert not (tmp_path / "person").exists()
+
+
+def test_bash_takes_the_completion(engrain: Command) -> None:
+    script = engrain("completion", "bash").out
+    done = subprocess.run(["bash", "-n"], input=script, text=True, check=False)
+    assert done.returncode == 0

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+from cyclopts import App
 
 from apps.conftest import ROOT
 from engrain.apps.cli.main import app
@@ -67,8 +71,26 @@ def test_reference_page_is_current() -> None:
 
 
 def test_every_command_has_an_example_that_parses() -> None:
-    examples = re.findall(r"^ +\$ (engrain .*)$", PAGE.read_text("utf-8"), re.M)
+    examples = re.findall(r"^ +\$ (engrain [^>\n]*)", PAGE.read_text("utf-8"), re.M)
     assert len(examples) > 25
     for example in examples:
         words = shlex.split(example.removeprefix("engrain "))
         app.parse_args(words, exit_on_error=False, print_error=False)
+
+
+def test_help_is_not_broken_in_mid_line_at_eighty_columns() -> None:
+    texts = dict(_help_texts(app))
+    assert len(texts) > 20
+    too_long = [line for text in texts.values() for line in text.splitlines() if len(line) > 79]
+    assert too_long == []
+
+
+def _help_texts(within: App) -> Iterator[tuple[str, str]]:
+    """Every command's words as they are shown; parameters are laid out in a table."""
+    for name in within:
+        if name.startswith("-"):
+            continue
+        command = within[name]
+        yield from ((f"{name} {inner}", text) for inner, text in _help_texts(command))
+        text = inspect.getdoc(command.default_command) or command.help
+        yield name, text.partition("\nParameters\n")[0]

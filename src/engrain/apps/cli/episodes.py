@@ -7,6 +7,7 @@ from uuid import UUID
 
 from cyclopts import App
 
+from engrain.apps.cli.errors import ExitCode
 from engrain.apps.cli.options import DEFAULTS, Options, open_memory, scope_of
 from engrain.apps.cli.output import Screen, give, local_time, note
 
@@ -96,11 +97,11 @@ def extract(session: UUID, /, *, options: Options = DEFAULTS) -> None:
 
 
 @app.command
-def forget(*episode: UUID, options: Options = DEFAULTS) -> None:
+def forget(episode: UUID, /, *more: UUID, options: Options = DEFAULTS) -> ExitCode:
     """Forget episodes for ever: neither search nor recall finds them again.
 
     Their ids never come back. The events that they were made of stay in their
-    sessions.
+    sessions. Exits with 3 when some of several were not there.
 
     For example:
 
@@ -109,18 +110,22 @@ def forget(*episode: UUID, options: Options = DEFAULTS) -> None:
     Parameters
     ----------
     episode
-        Ids, one or more.
+        Its id.
+    more
+        More ids.
     """
-    from engrain.contracts.errors import InvalidValue
+    from engrain.contracts.errors import NotFound
     from engrain.contracts.ids import EpisodeId
 
-    if not episode:
-        raise InvalidValue("episode", "name at least one id")
+    ids = list(dict.fromkeys(map(EpisodeId, (episode, *more))))
     with open_memory(options) as memory:
-        ids = [EpisodeId(one) for one in episode]
         count = memory.episodes.tombstone(scope_of(options), ids)
-    forgotten = {"forgotten": count}
-    give(forgotten, lambda screen: screen.line(f"forgot {count:,}"), is_json=options.json)
+    if not count:
+        raise NotFound("episode", ", ".join(map(str, ids)))
+    missing = len(ids) - count
+    said = f"forgot {count:,}" + (f", {missing:,} not found" if missing else "")
+    give({"forgotten": count}, lambda screen: screen.line(said), is_json=options.json)
+    return ExitCode.PARTIAL if missing else ExitCode.DONE
 
 
 def _show_page(screen: Screen, page: EpisodePage) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from engrain.apps.cli.errors import ExitCode, Interrupted
 from engrain.apps.cli.options import DEFAULTS, Options, open_memory, scope_of
@@ -14,12 +14,14 @@ from engrain.apps.cli.progress import Bar
 if TYPE_CHECKING:
     from engrain.contracts.imports import ImportReport
 
+Format = Literal["auto", "archive", "claude_code", "claude", "chatgpt", "locomo"]
+
 
 def import_(
     path: Path,
     /,
     *,
-    format: str = "auto",
+    format: Format = "auto",
     workspace: str | None = None,
     options: Options = DEFAULTS,
 ) -> int:
@@ -33,7 +35,7 @@ def import_(
     For example:
 
         $ engrain import ~/Downloads/claude-export.zip
-        $ engrain import ~/.claude/projects --format claude-code
+        $ engrain import ~/.claude/projects --format claude_code
         $ engrain import team.jsonl --user ana --db postgresql://localhost/engrain
 
     Parameters
@@ -41,7 +43,7 @@ def import_(
     path
         File, folder or zip to read.
     format
-        auto, archive, claude-code, claude, chatgpt or locomo.
+        How it is written; `auto` finds out.
     workspace
         Name of the workspace that new sessions belong to [default: default].
     """
@@ -53,7 +55,7 @@ def import_(
             memory.imports.run(
                 scope_of(options),
                 path,
-                format=format.replace("-", "_"),
+                format=format,
                 workspace=memory.sessions.workspace(workspace),
                 progress=bar,
                 report=report,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from typing import Final, Literal, NoReturn
 
 from cyclopts import App
 
@@ -24,7 +24,7 @@ from engrain.apps.cli import (
     sessions,
     workspace,
 )
-from engrain.apps.cli.options import asks_for_json, hoisted
+from engrain.apps.cli.options import DEFAULTS, Options, asks_for_json, hoisted
 
 _HELP: Final = """
 Memory for AI agents: import conversations, recall from them under a token budget.
@@ -37,7 +37,8 @@ For example:
 """
 
 _EPILOGUE: Final = """
-Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 done in part, 4 needs a person.
+Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 done in part,
+4 needs a person, 130 stopped by Ctrl-C, 141 the output's reader went away.
 """
 
 app: Final = App(
@@ -55,7 +56,27 @@ app.command(sessions.app)
 app.command(episodes.app)
 app.command(workspace.app)
 app.command(postgres.app)
-app.register_install_completion_command()
+
+
+@app.command
+def completion(shell: Literal["bash", "zsh", "fish"], /, *, options: Options = DEFAULTS) -> None:
+    """Print a script with which a shell completes commands and options.
+
+    It changes no file; where to put it is yours to choose.
+
+    For example:
+
+        $ source <(engrain completion bash)
+        $ engrain completion zsh > ~/.zfunc/_engrain
+
+    Parameters
+    ----------
+    shell
+        Whose script.
+    """
+    script = app.generate_completion(shell=shell)
+    made = {"shell": shell, "script": script}
+    output.give(made, lambda screen: screen.text(script.rstrip()), is_json=options.json)
 
 
 def run() -> NoReturn:

@@ -143,7 +143,7 @@ def survive_closed_streams() -> None:
         if null != number:
             os.dup2(null, number)
             os.close(null)
-        stream = open(number, mode, encoding="utf-8", closefd=False)  # noqa: PTH123, SIM115
+        stream = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
         setattr(sys, name, stream)
 
 

@@ -80,9 +80,18 @@ def _show_block(screen: Screen, block: RecallBlock, explain: bool) -> None:
     if block.text:
         screen.text(block.text)
     else:
-        note("nothing was recalled")
+        note(_why_empty(block))
     if explain:
         _explain(screen, block)
+
+
+def _why_empty(block: RecallBlock) -> str:
+    """Nothing that matches is another thing than nothing that fits."""
+    matched = sum(one.count for one in block.left_out)
+    if not matched:
+        return "nothing was recalled: no episode matches"
+    found = "1 episode matches" if matched == 1 else f"{matched:,} episodes match"
+    return f"nothing was recalled: {found}, none fits {block.budget_tokens:,} tokens (--budget)"
 
 
 def _explain(screen: Screen, block: RecallBlock) -> None:
@@ -97,11 +106,14 @@ def _explain(screen: Screen, block: RecallBlock) -> None:
         )
         for number, item in enumerate(block.items, 1)
     ]
+    if not rows and not block.left_out:
+        return
     if rows:
         screen.line()
         screen.table((">#", ">Score", ">Tokens", "When", "Session and events", "Why"), rows)
     left_out = ", ".join(f"{one.count:,} {one.reason}" for one in block.left_out) or "nothing"
-    screen.line()
+    if rows:
+        screen.line()
     screen.facts(
         [
             ("spent", f"{block.tokens:,} of {block.budget_tokens:,} tokens"),

@@ -35,7 +35,8 @@ def list_(
 ) -> None:
     """List the sessions of this workspace, most recently opened first.
 
-    The workspace is the current directory, known by its identity and not by its path.
+    The workspace is the current directory, known by its identity and not by its
+    path.
 
     For example:
 
@@ -80,7 +81,7 @@ def show(
     For example:
 
         $ engrain sessions show 0198c0de-0000-7000-8000-000000000000
-        $ engrain sessions show 0198c0de-0000-7000-8000-000000000000 --cursor 200 --limit 50
+        $ engrain sessions show 0198c0de-0000-7000-8000-000000000000 --cursor 200
 
     Parameters
     ----------
@@ -105,7 +106,7 @@ def show(
 
 @app.command
 def verify(session: UUID, /, *, options: Options = DEFAULTS) -> None:
-    """Recompute the hash chain of a session; fails at the first link that does not hold.
+    """Recompute a session's hash chain; fails at the first link that is wrong.
 
     For example:
 
@@ -128,7 +129,7 @@ def fork(
     session: UUID,
     /,
     *,
-    through: int | None = None,
+    through: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
     title: str | None = None,
     options: Options = DEFAULTS,
 ) -> None:
@@ -136,7 +137,7 @@ def fork(
 
     For example:
 
-        $ engrain sessions fork 0198c0de-0000-7000-8000-000000000000 --title "another way"
+        $ engrain sessions fork 0198c0de-0000-7000-8000-000000000000 --title again
         $ engrain sessions fork 0198c0de-0000-7000-8000-000000000000 --through 12
 
     Parameters
@@ -163,7 +164,7 @@ def title(session: UUID, title: str, /, *, options: Options = DEFAULTS) -> None:
 
     For example:
 
-        $ engrain sessions title 0198c0de-0000-7000-8000-000000000000 "Four days in Porto"
+        $ engrain sessions title 0198c0de-0000-7000-8000-000000000000 Porto
 
     Parameters
     ----------

@@ -21,12 +21,13 @@ app: Final = App(
 def relink(session: UUID, directory: Path, /, *, options: Options = DEFAULTS) -> None:
     """Bind a session's workspace to a directory that was copied or restored.
 
-    A directory is known by its identity, not its path: a renamed one is still the same, a copy is
-    not. All sessions of the workspace move along, and an audit entry says so.
+    A directory is known by its identity, not its path: a renamed one is still
+    the same, a copy is not. All sessions of the workspace move along, and an
+    audit entry says so.
 
     For example:
 
-        $ engrain workspace relink 0198c0de-0000-7000-8000-000000000000 ~/restored/project
+        $ engrain workspace relink 0198c0de-0000-7000-8000-000000000000 ~/copy
 
     Parameters
     ----------
