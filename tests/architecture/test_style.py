@@ -25,6 +25,8 @@ VAGUE_PARTS = ("Manager", "Helper", "Base", "Mixin")
 VAGUE_MODULES = {"utils", "util", "core", "common", "helpers", "helper", "misc", "base"}
 UNFINISHED = ("TO" + "DO", "FIX" + "ME", "XX" + "X", "NotImplemented" + "Error")
 MACHINE_PATH = re.compile(r"(?<![\w.\-/])/(?:root|Users|work|home/(?!ana\b)\w+)/\w+")
+# CPython before 3.11.4 compiles these to matches that are wrong; 3.11 is the oldest we promise.
+POSSESSIVE = re.compile(r"(?<!\\)(?:[*?}]|(?<![\\+])\+)\+|\(\?>")
 PUBLIC_LAYERS = ("contracts", "services", "memory.py", "config.py")
 
 
@@ -135,3 +137,32 @@ def test_nothing_branches_on_a_dialect() -> None:
         place(path) for path in python_files("src") if branches.search(path.read_text("utf-8"))
     ]
     assert found == []
+
+
+def test_no_pattern_is_possessive_or_atomic() -> None:
+    found = [
+        f"{place(path, node)} {node.value!r}"
+        for path in python_files("src")
+        for node in _strings(tree_of(path))
+        if POSSESSIVE.search(node.value if isinstance(node.value, str) else str(node.value))
+    ]
+    assert found == []
+
+
+def _strings(tree: ast.AST) -> list[ast.Constant]:
+    """Every string and bytes constant that is no docstring."""
+    nodes = list(ast.walk(tree))
+    documented = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    constants = [node for node in nodes if isinstance(node, ast.Constant)]
+    return [
+        node
+        for node in constants
+        if isinstance(node.value, str | bytes) and id(node) not in documented
+    ]
+
+
+def test_the_possessive_and_the_atomic_are_known_when_seen() -> None:
+    for pattern in (r"a*+", r"a++", r"[ab]?+", r"a{2,}+", r"(?>a)"):
+        assert POSSESSIVE.search(pattern), pattern
+    for pattern in (r"a+", r"\+\+", r"(?:\+\+|#)?", "a+b", r"[+]+"):
+        assert not POSSESSIVE.search(pattern), pattern

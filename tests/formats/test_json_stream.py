@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 import tracemalloc
 from typing import BinaryIO, cast
 
@@ -61,6 +62,43 @@ def test_every_chunking_gives_the_elements_of_the_array(
     text = json.dumps(elements, ensure_ascii=is_ascii, indent=2 if is_indented else None)
     found = sliced(text.encode(errors="surrogatepass"), size, bytes_max=100_000)
     assert [json.loads(data) for data in found] == elements
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_block_may_end_at_any_byte(indent: int | None) -> None:
+    """Two borders at every pair of places: in and around text, escapes, brackets and numbers."""
+    elements = [{"a": 'x\\"]}\\\\', "b": [1, "é[", {}], "": ""}, "te,xt\\", 12.5, ['["', None], {}]
+    raw = json.dumps(elements, indent=indent, ensure_ascii=False).encode()
+    wrong = [
+        (first, second)
+        for first in range(len(raw) + 1)
+        for second in range(first, len(raw) + 1)
+        if _elements_of(raw[:first], raw[first:second], raw[second:]) != elements
+    ]
+    assert wrong == []
+
+
+class InBlocks:
+    """A stream that gives exactly these blocks, empty ones left out."""
+
+    def __init__(self, *blocks: bytes) -> None:
+        self._blocks = iter([block for block in blocks if block])
+
+    def read(self, _size: int = -1) -> bytes:
+        return next(self._blocks, b"")
+
+
+def _elements_of(*blocks: bytes) -> list[object]:
+    pieces = list(iter_elements(cast(BinaryIO, InBlocks(*blocks))))
+    return [json.loads(p.data) if isinstance(p, Piece) else p for p in pieces]
+
+
+@pytest.mark.parametrize("part", [b"\\\\", b'\\"', b'","', b'":{"', b'"', b"\\"])
+def test_blocks_full_of_escapes_and_quotes_are_sliced_in_linear_time(part: bytes) -> None:
+    raw = b'[{"' + part * (2 * limits.MIB // len(part))
+    started = time.process_time()
+    assert sliced(raw, bytes_max=4 * limits.MIB)[-1] in ("torn", raw[1:])
+    assert time.process_time() - started < 5
 
 
 @settings(max_examples=100, deadline=None)

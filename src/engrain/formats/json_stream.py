@@ -19,11 +19,23 @@ _CHUNK_BYTES: Final = 1 * limits.MIB
 _BOM: Final = b"\xef\xbb\xbf"
 _SPACE: Final = b" \t\r\n\0"
 
-_BETWEEN = re.compile(rb"[ \t\r\n\0,]*+")
-# Up to the next bracket outside of text; text that ends inside the chunk is stepped over whole.
-_TO_BRACKET = re.compile(rb'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
-_TO_SCALAR_END = re.compile(rb'(?:[^",\[\]{} \t\r\n\0]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
-_TO_QUOTE = re.compile(rb"(?:[^\"\\]++|\\.)*+", re.DOTALL)
+# Possessive quantifiers would say this more simply; before Python 3.11.4 they match wrongly. Here
+# no two parts begin alike, so that nothing is tried twice, and `_STEPS` bounds what a match keeps
+# in memory: where it stops there, the slicer goes on as at the end of a chunk.
+_STEPS: Final = "{0,1000}"
+_TEXT: Final = rf'[^"\\]*(?:\\.[^"\\]*){_STEPS}'
+
+
+def _up_to(stops: str) -> re.Pattern[bytes]:
+    """Up to the next stop outside of text; text that ends inside the chunk is stepped over."""
+    plain = rf'[^"{stops}]*'
+    return re.compile(rf'{plain}(?:"{_TEXT}"{plain}){_STEPS}'.encode(), re.DOTALL)
+
+
+_BETWEEN = re.compile(rb"[ \t\r\n\0,]*")
+_TO_BRACKET = _up_to(r"\[\]{}")
+_TO_SCALAR_END = _up_to(r",\[\]{} \t\r\n\0")
+_TO_QUOTE = re.compile(_TEXT.encode(), re.DOTALL)
 
 
 class Piece(msgspec.Struct, frozen=True):

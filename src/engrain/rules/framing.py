@@ -47,7 +47,7 @@ _STRAY_JOINER: Final = re.compile(
     f"|(?![{_SIGN}\ufe10-\U0010ffff]))"
 )
 _OPENING: Final = re.compile(
-    r"[<＜﹤](?=[|｜]|\s*+[/／]?\s*+memory(?![^\W_])|[<＜﹤]?[/／]?(?:s>|(?:system|sys|user|human"
+    r"[<＜﹤](?=[|｜]|\s*(?:[/／]\s*)?memory(?![^\W_])|[<＜﹤]?[/／]?(?:s>|(?:system|sys|user|human"
     r"|assistant|developer|model|tool|function|instructions?|prompt|context|bos|eos|turn"
     r"|(?:start|end)_of_turn|im_start|im_end)(?![^\W_])))"
     r"|\[(?=/?(?:INST|SYS)\])",
