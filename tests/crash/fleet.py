@@ -98,7 +98,7 @@ class Fleet:
                     return None
                 for line in lines:
                     self.told.note(victim.name, line)
-                if sum(is_so(victim, line) for line in lines):
+                if sum(is_so(victim, line) for line in lines):  # asked about every line
                     return victim
 
     def read_until_death(self) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 from uuid import uuid4
 
+import msgspec
+
 from crash.writing import Ask, SessionLoop
 from engrain.services.sessions import SessionWriter
 from engrain.storage.sqlite.commits import Work
@@ -53,12 +55,13 @@ def _repeat_under_a_new_id() -> None:
 
 
 def _commit_by_halves() -> None:
-    """A turn becomes two appends, each of them whole."""
-    append = SessionWriter.append
+    """A turn becomes two commits; who is not killed between them sees no difference."""
 
     def append_halves(self: SessionWriter, turn: Any, *, operation_id: Any = None) -> Any:
         middle = len(turn) // 2
-        append(self, turn[:middle])
-        return append(self, turn[middle:], operation_id=operation_id)
+        append = self._transcript.append_turn
+        begun = append(self._lease, turn[:middle]).first_sequence
+        ended = append(self._lease, turn[middle:], turn=begun, operation_id=operation_id)
+        return msgspec.structs.replace(ended, first_sequence=begun)
 
     SessionWriter.append = append_halves  # type: ignore[method-assign]
