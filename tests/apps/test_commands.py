@@ -14,6 +14,7 @@ import engrain as library
 from apps.conftest import EXAMPLE, ROOT, USER, Command, in_a_process
 from engrain.apps.cli.errors import ExitCode
 from engrain.apps.cli.imports import Format
+from engrain.contracts.events import ToolCall, ToolResult, UserMessage
 from engrain.rules.framing import neutralise_text, parse_frame
 
 FIXTURES = ROOT / "tests" / "formats" / "fixtures"
@@ -270,6 +271,40 @@ def test_show_tells_people_who_said_what_when(imported: Command) -> None:
         for line in out.splitlines()
     )
     assert "    I want to plan a short trip to Porto in May" in out
+
+
+def test_show_tells_what_a_tool_was_given_and_gave_back(engrain: Command, home: Path) -> None:
+    engrain("import", FIXTURES / "claude_code.jsonl")
+    every = [engrain("sessions", "show", one["id"]).out for one in sessions(engrain)]
+    events = [
+        event["event"]
+        for one in sessions(engrain)
+        for event in engrain("sessions", "show", one["id"], "--json").json["items"]
+    ]
+    calls = [one for one in events if one["kind"] == "tool_call"]
+    results = [one for one in events if one["kind"] == "tool_result" and one.get("text")]
+    assert calls and results
+    out = "\n".join(every)
+    for call in calls:
+        assert f"tool_call · {call['name']} · {call['call_id']}" in out
+        assert call["arguments"].split("\n")[0] in out
+    for result in results:
+        assert result["text"].split("\n")[0] in out
+
+
+def test_show_bounds_what_a_tool_gave_back(home: Path, engrain: Command) -> None:
+    ana = library.Scope(org="local", user=USER)
+    engrain("sessions", "list", "--all")
+    with library.Memory.open(str(home / "memory" / "engrain.sqlite3")) as memory:
+        session = memory.sessions.start(ana)
+        call = ToolCall(call_id="c1", name="read", arguments='{"path": "big"}')
+        result = ToolResult(call_id="c1", text="x" * 5_000)
+        with memory.sessions.lease(ana, session.id) as writer:
+            writer.append([UserMessage(text="read it"), call, result])
+    out = engrain("sessions", "show", str(session.id)).out
+    assert '    {"path": "big"}\n' in out
+    assert "x" * 2_000 + "…\n    (3,000 more characters; --json shows them)" in out
+    assert "x" * 2_001 not in out
 
 
 def test_verify_counts_what_holds(imported: Command) -> None:

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import termios
+import time
 from pathlib import Path
 
 import pytest
@@ -22,10 +23,15 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 COLUMNS = 72
 
 
-def on_a_terminal(*arguments: str | Path, term: str = "xterm-256color", **variables: str) -> str:
-    """What a person sees whose terminal has 72 columns; standard error goes there too."""
+def on_a_terminal(
+    *arguments: str | Path,
+    term: str = "xterm-256color",
+    columns: int = COLUMNS,
+    **variables: str,
+) -> str:
+    """What a person sees whose terminal has that many columns; standard error goes there too."""
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, COLUMNS, 0, 0))
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
     process = subprocess.Popen(
         [sys.executable, "-m", "engrain", *map(str, arguments)],
@@ -55,6 +61,34 @@ def test_tables_are_wrapped_to_the_terminal(imported: Command) -> None:
     assert max(map(len, seen.splitlines())) <= COLUMNS
     assert one["id"] in seen
     assert all(f"word{n}" in seen for n in range(0, 40, 7))
+
+
+@pytest.mark.parametrize("columns", [20, 40, 60, 79, 80, 132])
+def test_no_id_is_cut_and_no_column_lost_however_narrow(imported: Command, columns: int) -> None:
+    items = imported("sessions", "list", "--all", "--json").json["items"]
+    seen = COLOUR.sub("", on_a_terminal("sessions", "list", "--all", columns=columns))
+    for one in items:
+        assert one["id"] in seen
+        assert str(one["event_count"]) in seen
+        assert all(word in seen for word in one["title"].split())
+    assert seen.count("UTC") + seen.count("WES") == len(items)
+    if columns >= 36:
+        assert max(map(len, seen.splitlines())) <= columns
+    shown = COLOUR.sub("", on_a_terminal("sessions", "show", items[0]["id"], columns=columns))
+    assert items[0]["id"] in shown
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_explained_recall_keeps_its_sources_whole(imported: Command, columns: int) -> None:
+    question = ("recall", "database shop", "--budget", "300")
+    seen = on_a_terminal(*question, "--explain", columns=columns)
+    for item in imported(*question, "--json").json["items"]:
+        assert item["episode"]["session_id"] in COLOUR.sub("", seen)
+
+
+def test_list_is_a_table_at_eighty_columns(imported: Command) -> None:
+    seen = COLOUR.sub("", on_a_terminal("sessions", "list", "--all", columns=80))
+    assert seen.splitlines()[0].split() == ["Session", "Title", "Events", "Opened"]
 
 
 def test_tables_in_a_pipe_keep_a_row_on_one_line(imported: Command) -> None:
@@ -137,6 +171,27 @@ def test_times_are_local_and_name_their_zone(imported: Command) -> None:
     assert zoned.stdout == "2026-01-01 00:00 WET 2026-07-01 01:00 WEST\n"
 
 
-@pytest.mark.parametrize("at_us", [None, 10**18, -(10**18), 0])
-def test_any_time_can_be_shown(at_us: int | None) -> None:
-    assert local_time(at_us)
+@pytest.mark.parametrize(
+    ("at_us", "shown"),
+    [
+        (None, "-"),
+        (10**18, "time unknown"),
+        (-(10**18), "time unknown"),
+        (0, "1970-01-01"),
+        (-62_135_596_800_000_000, "0001-01-01"),
+        (253_402_300_799_999_999, "9999-12-31"),
+    ],
+)
+@pytest.mark.parametrize("zone", ["UTC0", "EAST-9", "WEST9"])
+def test_any_time_can_be_shown(
+    at_us: int | None, shown: str, zone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        said = local_time(at_us)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    days = {shown, "1969-12-31"} if at_us == 0 else {shown}
+    assert said.split(" ")[0] in {day.split(" ")[0] for day in days}

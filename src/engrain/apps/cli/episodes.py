@@ -133,7 +133,7 @@ def _show_page(screen: Screen, page: EpisodePage) -> None:
         note("no episodes")
         return
     rows = [(str(one.id), local_time(one.occurred_from), one.text) for one in page.items]
-    screen.table(("=Episode", "When", "Text"), rows)
+    screen.table(("=Episode", "=When", "Text"), rows)
     if page.next is not None:
         note(f"more: --cursor {page.next}")
 

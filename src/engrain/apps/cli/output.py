@@ -10,19 +10,23 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, TextIO
 
 import msgspec
 
 from engrain.apps.cli.escaping import visible, visible_json, visible_line
-from engrain.contracts import limits
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 _UNWRAPPED: Final = 1 << 14
 """Width of a table that goes to a file or a pipe: lines there are for programs to cut."""
+_COLUMN_LEAST: Final = 12
+"""A column of words that gets less room than this cannot be read."""
+_GAP: Final = 2
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Screen:
@@ -47,12 +51,18 @@ class Screen:
             _write(sys.stdout, f"{indent}{line}\n" if line else "\n")
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Rows under their headings. A column named `=x` never wraps, `>x` stands right."""
+        """Rows under their headings. A column named `=x` never wraps, `>x` stands right.
+
+        Where that needs more room than there is, each row is a list of facts: no id is cut.
+        """
         from rich import box
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        if _least_width(columns, rows) > self._console.width:
+            self._list_rows(columns, rows)
+            return
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
         for column in columns:
             table.add_column(
                 Text(column.lstrip("=>")),
@@ -65,21 +75,46 @@ class Screen:
         self._draw(table)
 
     def facts(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Names and what they stand for, one a line, in two columns."""
+        """Names and what they stand for, one a line, in two columns where no word is cut by it."""
         from rich.table import Table
         from rich.text import Text
 
-        grid = Table.grid(padding=(0, 2, 0, 0))
+        shown = [(name, visible_line(value)) for name, value in pairs]
+        room = self._console.width - _GAP - max(len(name) for name, _ in shown)
+        if max(_longest_word(value) for _, value in shown) > room:
+            self._list_facts(shown)
+            return
+        grid = Table.grid(padding=(0, _GAP, 0, 0))
         grid.add_column(no_wrap=True, style="bold")
         grid.add_column(overflow="fold")
-        for name, value in pairs:
-            grid.add_row(Text(name), Text(visible_line(value)))
+        for name, value in shown:
+            grid.add_row(Text(name), Text(value))
         self._draw(grid)
 
-    def _draw(self, drawing: RenderableType) -> None:
+    def _list_rows(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        names = [column.lstrip("=>") for column in columns]
+        for position, row in enumerate(rows):
+            if position:
+                self.line()
+            self._list_facts(list(zip(names, map(visible_line, row), strict=True)))
+
+    def _list_facts(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """`name: value`, wrapped between words; a word that is wider than the terminal stays whole.
+
+        The terminal breaks such a word itself, and copies it as one.
+        """
+        from rich.text import Text
+
+        for name, value in pairs:
+            head, *rest = _wrapped(f"{name}:", value, self._console.width)
+            line = Text(head)
+            line.stylize("bold", 0, len(name) + 1)
+            self._draw(Text("\n").join([line, *map(Text, rest)]), is_wrapped=True)
+
+    def _draw(self, drawing: RenderableType, *, is_wrapped: bool = False) -> None:
         """Without the white space that fills a last column."""
         with self._console.capture() as drawn:
-            self._console.print(drawing)
+            self._console.print(drawing, soft_wrap=is_wrapped)
         for line in drawn.get().splitlines():
             _write(sys.stdout, line.rstrip() + "\n")
 
@@ -121,14 +156,19 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def local_time(at_us: int | None) -> str:
-    """Local date and time to the minute, its zone named; a dash for none."""
+    """Local date and time to the minute, its zone named; a dash for none.
+
+    At the calendar's ends, where a zone could lead out of it, UTC.
+    """
     if at_us is None:
         return "-"
     try:
-        moment = datetime.fromtimestamp(at_us / limits.SECOND_US).astimezone()
-    except (OverflowError, ValueError, OSError):
-        return f"{at_us} us"
-    return moment.strftime("%Y-%m-%d %H:%M %Z")
+        moment = _EPOCH + timedelta(microseconds=at_us)
+    except OverflowError:
+        return "time unknown"
+    with suppress(OverflowError, ValueError, OSError):
+        moment = moment.astimezone()
+    return f"{moment.year:04}-{moment:%m-%d %H:%M %Z}"
 
 
 def survive_closed_streams() -> None:
@@ -166,6 +206,39 @@ def _open_console(stream: TextIO) -> Console:
         highlight=False,
         force_terminal=None if is_terminal(stream) else False,
     )
+
+
+def _least_width(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """What a table needs so that no cell that may not wrap is cut, and the others can be read."""
+    from rich.cells import cell_len
+
+    names = [column.lstrip("=>") for column in columns]
+    cells = zip(names, *rows, strict=True)
+    widest = [[cell_len(visible_line(cell)) for cell in column] for column in cells]
+    needed = [
+        max(lengths) if column[0] in "=>" else min(max(lengths), _COLUMN_LEAST)
+        for column, lengths in zip(columns, widest, strict=True)
+    ]
+    return sum(needed) + _GAP * (len(columns) - 1)
+
+
+def _longest_word(text: str) -> int:
+    from rich.cells import cell_len
+
+    return max(map(cell_len, text.split()), default=0)
+
+
+def _wrapped(head: str, text: str, width: int) -> list[str]:
+    """Lines between whose words the breaks are; a word that is too wide has its own, whole."""
+    from rich.cells import cell_len
+
+    lines = [head]
+    for word in text.split():
+        if cell_len(lines[-1]) + 1 + cell_len(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
 
 
 def _encode(value: object) -> str:

@@ -110,7 +110,7 @@ def _explain(screen: Screen, block: RecallBlock) -> None:
         return
     if rows:
         screen.line()
-        screen.table((">#", ">Score", ">Tokens", "When", "Session and events", "Why"), rows)
+        screen.table((">#", ">Score", ">Tokens", "=When", "=Session and events", "Why"), rows)
     left_out = ", ".join(f"{one.count:,} {one.reason}" for one in block.left_out) or "nothing"
     if rows:
         screen.line()

@@ -15,13 +15,16 @@ from engrain.apps.cli.options import DEFAULTS, Flag, Options, open_memory, scope
 from engrain.apps.cli.output import Screen, give, give_json, local_time, note
 
 if TYPE_CHECKING:
-    from engrain.contracts.events import StoredEvent
+    from engrain.contracts.events import Erased, Event, StoredEvent
     from engrain.contracts.sessions import Session, SessionPage
     from engrain.contracts.transcript import Verification
 
 app: Final = App(name="sessions", help="Conversations and runs.", help_format="plaintext")
 _EVENTS_A_LINE: Final = 256
 """Events in one object of `show --json`: enough to be quick, few enough to stream."""
+_TOOL_CHARS: Final = 2_000
+"""Most characters of what a tool was given or gave back; people said the rest."""
+_OWN: Final = ("speaker", "name", "status", "code", "was", "call_id")
 
 
 @app.command(name="list")
@@ -216,7 +219,7 @@ def _show_page(screen: Screen, page: SessionPage, *, is_all: bool) -> None:
         (str(one.id), one.title or "-", f"{one.event_count:,}", local_time(one.opened_at))
         for one in page.items
     ]
-    screen.table(("=Session", "Title", ">Events", "Opened"), rows)
+    screen.table(("=Session", "Title", ">Events", "=Opened"), rows)
     if page.next is not None:
         note(f"more: --cursor {page.next}")
 
@@ -264,14 +267,30 @@ def _show_events(screen: Screen, session: Session, events: Iterator[StoredEvent]
     for stored in events:
         screen.line()
         screen.line(_heading(stored))
-        if stored.event.text:
-            screen.text(stored.event.text, indent="    ")
+        if words := _words(stored.event):
+            screen.text(words, indent="    ")
 
 
 def _heading(stored: StoredEvent) -> str:
     """Number, kind, time, who spoke, and what else the kind has, without the words."""
     event = stored.event
-    when = local_time(event.occurred_at or stored.recorded_at)
-    own = [str(getattr(event, name, "") or "") for name in ("speaker", "name", "status", "was")]
+    at = stored.recorded_at if event.occurred_at is None else event.occurred_at
+    when = local_time(at)
+    own = [str(getattr(event, name, "") or "") for name in _OWN]
     kind = str(event.__struct_config__.tag)
     return " · ".join([f"#{stored.sequence}", when, kind, *filter(None, own)])
+
+
+def _words(event: Event | Erased) -> str:
+    """What was said, or what a tool was given or gave back, which may be a whole file."""
+    kind = event.__struct_config__.tag
+    if kind == "tool_call":
+        return _beginning("\n".join(filter(None, (event.text, getattr(event, "arguments", "")))))
+    return _beginning(event.text) if kind == "tool_result" else event.text
+
+
+def _beginning(text: str) -> str:
+    left_out = len(text) - _TOOL_CHARS
+    if left_out <= 0:
+        return text
+    return f"{text[:_TOOL_CHARS]}…\n({left_out:,} more characters; --json shows them)"
