@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from engrain.contracts.terms import Postings, ScopeTerms, pack_episode_key
 from engrain.rules.ranking import (
     COMMON,
+    FEW,
     LENGTH_SHARE,
     REACH,
     SATURATION,
@@ -101,6 +102,22 @@ def test_neighbours_that_hold_no_term_are_ranked_only_when_asked_for():
     assert (key(1, 2), ()) in [(one.key, one.terms) for one in both]
 
 
+def test_a_scope_of_one_exchange_gives_the_answer_beside_the_question():
+    talk = session(1, "which tram goes to graça", "the 28e")
+    found = ranked("tram graça", talk, with_neighbours=True)
+    assert [(one.key, one.terms) for one in found if one.key in talk] == [
+        (key(1, 1), ("tram", "graça")),
+        (key(1, 2), ()),
+    ]
+
+
+@pytest.mark.parametrize("held", [FEW, FEW + 1])
+def test_a_term_that_many_and_most_turns_hold_stands_in_no_window(held: int):
+    talk = session(1, *["heron"] * held, "quiet")
+    found = [one.key for one in ranked("heron", talk, with_neighbours=True)]
+    assert (key(1, held + 1) in found) == (held == FEW)
+
+
 def test_what_is_asked_for_in_vain_finds_nothing():
     assert ranked("heron", FILLER) == []
     assert list(rank([], ScopeTerms(0, 0), {})) == []
@@ -150,7 +167,7 @@ def by_definition(query: list[str], episodes: Episodes) -> dict[int, float]:
         for at, words in episodes.items():
             norm = SATURATION * (1 - LENGTH_SHARE + LENGTH_SHARE * len(words) / average)
             own[at] += rarity * words.count(term) / (words.count(term) + norm)
-        for at in window if held * COMMON <= count else ():
+        for at in window if held <= FEW or held * COMMON <= count else ():
             near = [episodes.get(at + step, []) for step in range(-REACH, REACH + 1)]
             said = sum(words.count(term) for words in near)
             window[at] += rarity * said / (said + SATURATION)

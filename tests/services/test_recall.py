@@ -143,3 +143,15 @@ def test_a_conversation_is_recalled_with_the_turn_that_answers(quick_memory: Mem
     block = quick_memory.recall(ANA, "plumber boiler charge", budget_tokens=500)
     assert shown(block)[0] == "What did the plumber charge for the boiler?"
     assert "He took 180 euros." in shown(block)
+
+
+def test_an_answer_is_recalled_with_its_question_in_the_smallest_memory(
+    quick_memory: Memory,
+) -> None:
+    session = quick_memory.sessions.start(ANA)
+    with quick_memory.sessions.lease(ANA, session.id) as writer:
+        writer.append(Turn.said("Which tram goes to Graça?", reply="The 28E."))
+    quick_memory.enrichment.extract(ANA, session.id)
+    block = quick_memory.recall(ANA, "tram Graça", budget_tokens=800)
+    assert shown(block) == ["Which tram goes to Graça?", "The 28E."]
+    assert block.left_out == ()

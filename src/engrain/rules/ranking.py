@@ -27,6 +27,8 @@ WINDOW_SHARE: Final = 0.65
 COMMON: Final = 2 * REACH + 1
 """A term that more than one turn in this many holds may stand in every window: it tells none apart,
 and is left out of their scores. So a term's windows cost no more than the scope has turns."""
+FEW: Final = 20
+"""So many turns are never too many: in a small scope too, a hit's neighbours are among the ranked."""
 
 Scores = dict[int, float]
 
@@ -67,7 +69,7 @@ def _score(found: Sequence[tuple[str, Postings]], statistics: ScopeTerms) -> tup
         held = len(one.keys)
         rarity = log(1 + (episodes - held + 0.5) / (held + 0.5)) * (SATURATION + 1)
         _add_turns(own, one, rarity, average)
-        if held * COMMON <= episodes:
+        if held <= max(episodes // COMMON, FEW):
             _add_windows(windows, one, rarity)
     return own, windows
 
