@@ -28,7 +28,7 @@ COMMON: Final = 2 * REACH + 1
 """A term that more than one turn in this many holds may stand in every window: it tells none apart,
 and is left out of their scores. So a term's windows cost no more than the scope has turns."""
 FEW: Final = 20
-"""So many turns are never too many: in a small scope too, a hit's neighbours are among the ranked."""
+"""So many turns are never too many: in a small scope too, a hit's neighbours are ranked."""
 
 Scores = dict[int, float]
 
