@@ -11,10 +11,11 @@ no two different batches have one encoding.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from hashlib import sha256
 from struct import Struct
 from uuid import UUID
+
+from engrain.contracts.events import EVENT_KINDS
 
 SALT_BYTES = 16
 
@@ -53,20 +54,22 @@ def batch_link(
     An event's id is its session's id and its sequence, so both stand in the batch's header. The
     count of asset commitments follows each event's own; no event has any yet.
     """
-    parts = [
-        _LINK_DOMAIN,
-        previous,
-        _BATCH.pack(session_id.bytes, operation_id, first_sequence, recorded_at, len(headers)),
-    ]
+    head = _BATCH.pack(session_id.bytes, operation_id, first_sequence, recorded_at, len(headers))
+    parts = [_LINK_DOMAIN, previous, head]
+    packed = -1, b""
     for kind, turn, commitment in headers:
-        parts += (_TURN.pack(turn), _sized(kind), commitment, _NO_ASSETS)
+        if turn != packed[0]:  # most batches are of one turn
+            packed = turn, _TURN.pack(turn)
+        parts += packed[1], _KINDS.get(kind) or _sized(kind), commitment, _NO_ASSETS
     return sha256(b"".join(parts)).digest()
 
 
-@lru_cache(64)
 def _sized(kind: str) -> bytes:
     name = kind.encode()
     return len(name).to_bytes() + name
+
+
+_KINDS = {kind: _sized(kind) for kind in EVENT_KINDS}
 
 
 def audit_link(previous: bytes, number: int, recorded_at: int, body: bytes) -> bytes:

@@ -35,7 +35,7 @@ from engrain.rules.canonical import read_json
 _SEQUENCE_MAX: Final = 2**32 - 1
 _ORDINAL_MAX: Final = 2**31 - 1
 _INVISIBLE: Final = frozenset({"approval", "audit"})
-_PAIRED: Final = frozenset({"tool_call", "tool_result"})
+_UNPAIRED: Final = frozenset(KIND_OF) - {ToolCall, ToolResult}
 _MUST_SAY: Final = (System, UserMessage, AssistantMessage)
 _OF_A_CALL: Final = (ToolCall, ToolResult, Approval)
 _PLAIN_ORIGINS: Final = frozenset({"host", "user", "model"})
@@ -56,13 +56,30 @@ class PairChecker:
 
     def feed(self, event: Event | Erased) -> str | None:
         """Takes the next event."""
-        kind = event.was if type(event) is Erased else KIND_OF[type(event)]
-        if kind in _INVISIBLE or (kind not in _PAIRED and not self._calls):
+        kind = type(event)
+        if kind in _UNPAIRED and not self._calls:
+            return None
+        if isinstance(event, ToolCall):
+            return self._feed_call(event.call_id)
+        if isinstance(event, ToolResult):
+            return self._feed_result(event.call_id)
+        return self._feed_other(event.was if isinstance(event, Erased) else KIND_OF[kind])
+
+    def feed_all(self, events: Sequence[StoredEvent]) -> tuple[int, str] | None:
+        """Takes the next events up to the first that is wrong: its place here, and what it is."""
+        feed = self.feed
+        for at, stored in enumerate(events):
+            if why := feed(stored.event):
+                return at, why
+        return None
+
+    def _feed_other(self, kind: str) -> str | None:
+        if kind in _INVISIBLE:
             return None
         if kind == "tool_call":
-            return self._feed_call(event.call_id if isinstance(event, ToolCall) else None)
+            return self._feed_call(None)
         if kind == "tool_result":
-            return self._feed_result(event.call_id if isinstance(event, ToolResult) else None)
+            return self._feed_result(None)
         return self._close("stands between a tool call and its result")
 
     def finish(self) -> str | None:

@@ -6,8 +6,8 @@ yielded once its whole batch fits the chain (INV-11).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice, pairwise
 from typing import TypeVar
 from uuid import UUID
 
@@ -75,6 +75,7 @@ def _iter_pages(
                 if not batches:
                     return
                 last = batches[-1][1]
+                _check_gapless(batches, after)
                 rows = reader.each("transcript.list_events", after=after, through=last, **where)
                 page = read(batches, rows)
         except Corrupt:
@@ -88,40 +89,60 @@ def _iter_pages(
             limit = max(1, min(2 * limit, fitting, _BATCHES_MAX))
 
 
+def _check_gapless(batches: list[Batch], after: int) -> None:
+    if batches[0][0] != after + 1 or any(
+        one[1] + 1 != other[0] for one, other in pairwise(batches)
+    ):
+        raise _incomplete(batches)
+
+
+def _incomplete(batches: list[Batch]) -> Corrupt:
+    return Corrupt(f"events {batches[0][0]} to {batches[-1][1]} are not all there")
+
+
 def _keep_page(
     batches: list[Batch], rows: Iterator[EventRow]
 ) -> tuple[int, tuple[list[Batch], list[EventRow]]]:
     kept = list(rows)
-    _check_whole(batches, [row[0] for row in kept])
+    if [row[0] for row in kept] != list(range(batches[0][0], batches[-1][1] + 1)):
+        raise _incomplete(batches)
     return sum(len(row[5]) for row in kept if row[5] is not None), (batches, kept)
 
 
 def _read_page(
     batches: list[Batch], rows: Iterator[EventRow], verifier: ChainVerifier | None
 ) -> tuple[int, list[StoredEvent]]:
-    checked = rows if verifier is None else verifier.check(rows)
-    times = [batch[2] for batch in batches for _ in range(batch[0], batch[1] + 1)]
+    """One pass, which hashes and decodes each payload while the processor still has it."""
     size = 0
     events: list[StoredEvent] = []
-    keep, decode = events.append, decode_event
-    for (sequence, turn, kind, _, _, payload), recorded_at in zip(checked, times, strict=False):
-        if payload is None:
-            keep(StoredEvent(sequence, turn, recorded_at, Erased(was=kind)))
-        else:
+    headers: list[EventHeader] = []
+    keep, note, decode, commit = events.append, headers.append, decode_event, commit_event
+    is_verified = verifier is not None
+    for at, last, recorded_at, _, _ in batches:
+        for sequence, turn, kind, commitment, salt, payload in islice(rows, last - at + 1):
+            if sequence != at:
+                raise _incomplete(batches)
+            at += 1
+            if is_verified:
+                note((kind, turn, commitment))
+            if payload is None:
+                keep(StoredEvent(sequence, turn, recorded_at, Erased(was=kind)))
+                continue
+            if is_verified and commit(salt or b"", payload) != commitment:
+                raise _not_committed(sequence)
             size += len(payload)
             keep(StoredEvent(sequence, turn, recorded_at, decode(payload)))
-    _check_whole(batches, [event.sequence for event in events])
+        if at <= last:
+            raise _incomplete(batches)
+    if next(rows, None) is not None:  # which also ends the statement, and so its snapshot
+        raise _incomplete(batches)
     if verifier is not None:
-        verifier.follow(batches)
+        verifier.follow(batches, headers)
     return size, events
 
 
-def _check_whole(batches: list[Batch], sequences: list[int]) -> None:
-    """The batches follow each other, and every event of them is there."""
-    first, last = batches[0][0], batches[-1][1]
-    is_gapless = all(one[1] + 1 == other[0] for one, other in pairwise(batches))
-    if not is_gapless or sequences != list(range(first, last + 1)):
-        raise Corrupt(f"events {first} to {last} are not all there")
+def _not_committed(sequence: int) -> Corrupt:
+    return Corrupt(f"event {sequence} is not the one that was committed")
 
 
 class ChainVerifier:
@@ -132,40 +153,29 @@ class ChainVerifier:
         self._next = 1
         self.link = genesis_link(session_id)
         self.erased = 0
-        self._checked: list[EventHeader] = []
-        self._forgotten = 0
 
     def feed(self, batch: Batch, events: list[EventRow]) -> None:
         """Raises `Corrupt` unless the batch follows and every commitment and link holds."""
-        for _ in self.check(events):
-            pass
-        self.follow([batch])
+        for sequence, _, _, commitment, salt, payload in events:
+            if payload is not None and commit_event(salt or b"", payload) != commitment:
+                raise _not_committed(sequence)
+        self.follow(
+            [batch], [(kind, turn, commitment) for _, turn, kind, commitment, _, _ in events]
+        )
+        self.erased += sum(row[5] is None for row in events)
 
-    def check(self, rows: Iterable[EventRow]) -> Iterator[EventRow]:
-        """The rows themselves; raises `Corrupt` at the first whose commitment does not hold."""
-        checked = self._checked = []
-        self._forgotten = 0
-        for row in rows:
-            sequence, turn, kind, commitment, salt, payload = row
-            if payload is None:
-                self._forgotten += 1
-            elif commit_event(salt or b"", payload) != commitment:
-                raise Corrupt(f"event {sequence} is not the one that was committed")
-            checked.append((kind, turn, commitment))
-            yield row
-
-    def follow(self, batches: Sequence[Batch]) -> None:
-        """Takes the batches whose rows were checked; when a link breaks, none of them."""
-        if batches[0][0] != self._next:
-            raise Corrupt(f"sequence {batches[0][0]} follows {self._next - 1}")
-        link, begin = self.link, self._next
+    def follow(self, batches: Sequence[Batch], headers: Sequence[EventHeader]) -> None:
+        """Takes batches whose payloads hold, and their headers; none when a link breaks."""
+        begin = self._next
+        if batches[0][0] != begin:
+            raise Corrupt(f"sequence {batches[0][0]} follows {begin - 1}")
+        link = self.link
         for first, last, recorded_at, found, operation_id in batches:
-            own = self._checked[first - begin : last - begin + 1]
+            own = headers[first - begin : last - begin + 1]
             link = batch_link(link, self._session_id, operation_id, first, recorded_at, own)
             if link != found:
                 raise Corrupt(f"the chain breaks in the batch of events {first} to {last}")
         self.link = link
-        self.erased += self._forgotten
         self._next = batches[-1][1] + 1
 
     @property

@@ -176,14 +176,14 @@ class SqlTranscriptStore:
             size += payload_bytes
             if is_bounded:
                 _check_replay_bounds(counted, size)
-            for stored in events:
-                event = stored.event
-                if why := pairs.feed(event):
-                    raise Corrupt(f"event {stored.sequence}: {why}")
-                if type(event) is ToolCall:
-                    lease.known_calls.add(event.call_id)
-                yield stored
+            wrong = pairs.feed_all(events)
+            lease.known_calls.update(
+                stored.event.call_id for stored in events if isinstance(stored.event, ToolCall)
+            )
+            yield from events[: wrong[0]] if wrong else events
             last = events[-1].sequence
+            if wrong:
+                raise Corrupt(f"event {events[wrong[0]].sequence}: {wrong[1]}")
         if why := pairs.finish():
             raise Corrupt(f"event {last}: {why}")
         ended = self._read_head(key, lease.session_id)
