@@ -197,7 +197,17 @@ def test_an_import_keeps_origins_and_turns_and_leaves_out_what_it_may_not_write(
     found = events(items)
     assert found[f"{FIRST}:6"].origin == "tool:read"
     assert found[f"{FIRST}:4"].repaired
+    assert found[f"{FIRST}:m-1"].occurred_at == -5
     check_append(list(found.values()))
+
+
+def test_an_event_that_says_no_time_happened_when_it_was_recorded() -> None:
+    """But for one that was itself imported without a time: nobody knows when that was said."""
+    said = [UserMessage(text="live"), UserMessage(text="old", origin="import:chatgpt")]
+    stored = [StoredEvent(at, at, 1_700_000_000_000_000 + at, one) for at, one in enumerate(said)]
+    whole = b"".join(iter_archive_lines([(SESSIONS[0], stored)]))
+    found = [one.occurred_at for one in events(read("archive", source(whole))).values()]
+    assert found == [1_700_000_000_000_000, None]
 
 
 def test_the_documented_archive_is_read() -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
+import msgspec
 import pytest
 
-from engrain import Memory, RecallBlock, Turn, UserMessage
+from engrain import Memory, RecallBlock, Scope, Turn, UserMessage
 from engrain.contracts.ids import SessionId
 from engrain.contracts.recall import Omission
+from engrain.formats.archive import iter_archive_lines
 from engrain.rules.framing import parse_frame
 from services.exports import ANA
 
+BEN = Scope(org="acme", user="ben")
 NOON_US = int(datetime(2023, 5, 8, 12, tzinfo=UTC).timestamp() * 1_000_000)
 
 
@@ -155,3 +159,16 @@ def test_an_answer_is_recalled_with_its_question_in_the_smallest_memory(
     block = quick_memory.recall(ANA, "tram Graça", budget_tokens=800)
     assert shown(block) == ["Which tram goes to Graça?", "The 28E."]
     assert block.left_out == ()
+
+
+def test_what_an_archive_brings_in_keeps_the_days_on_which_it_was_said(
+    quick_memory: Memory, folder: Path
+) -> None:
+    session_id = learn(quick_memory, UserMessage(text="the yellow kayak"))
+    kept = quick_memory.sessions.read(ANA, session_id)
+    said = next(quick_memory.sessions.iter_events(ANA, session_id))
+    said = msgspec.structs.replace(said, recorded_at=NOON_US)
+    path = folder / "kept.jsonl"
+    path.write_bytes(b"".join(iter_archive_lines([(kept, [said])])))
+    quick_memory.imports.run(BEN, path)
+    assert headings(quick_memory.recall(BEN, "kayak", budget_tokens=500)) == ["2023-05-08"]

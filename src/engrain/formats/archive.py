@@ -111,10 +111,18 @@ class ArchiveReader:
                 why = "erased" if isinstance(item.event, Erased) else "summary"
                 yield from builder.skip(str(item.sequence), why)
             else:
-                source_id = item.event.source_id or str(item.sequence)
-                yield from builder.add(item.event, source_id, starts_turn=item.turn != turn)
+                event = _dated(item.event, item.recorded_at)
+                source_id = event.source_id or str(item.sequence)
+                yield from builder.add(event, source_id, starts_turn=item.turn != turn)
                 turn = item.turn
         yield from builder.finish()
+
+
+def _dated(event: Event, recorded_at: int) -> Event:
+    """An event that was recorded when it was said keeps that day; the import's says nothing."""
+    if event.occurred_at is not None or event.origin.startswith("import:"):
+        return event
+    return msgspec.structs.replace(event, occurred_at=recorded_at)
 
 
 def _begin(session: Session) -> SessionBegins:
