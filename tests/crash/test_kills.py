@@ -140,11 +140,15 @@ def test_dropped_lease_check_would_be_found(url: str) -> None:
     assert "written under a lease that was overtaken" in broken(url, fleet.told, sessions)[0]
 
 
+def is_asleep(_: Victim, line: list[Any]) -> bool:
+    return bool(line[0] == "asleep")
+
+
 def wake_after_takeover(fleet: Fleet, mutant: str = "") -> str:
     """What a writer tells first when it wakes, while another has gone on with its session."""
     words: list[str] = []
     sleeper = fleet.start(sleeps_after=5, mutant=mutant)
-    assert fleet.read_until(lambda _, line: line[0] == "asleep") is sleeper
+    assert fleet.read_until(is_asleep) is sleeper
     other = fleet.start()
     assert fleet.read_until(Turns(3)) is other
     sleeper.wake()
@@ -176,8 +180,8 @@ def test_planted_fault_is_found_after_a_kill_and_none_without_it(
 ) -> None:
     sessions = started(sqlite_url, 1)
     with Fleet(sqlite_url, sessions) as fleet:
-        first = fleet.start(mutant=mutant, dies_at=dies_at)
-        if fleet.read_until(Turns(7)):
+        first = fleet.start(mutant=mutant, dies_at=dies_at, sleeps_after=0 if dies_at else 7)
+        if fleet.read_until(is_asleep):
             fleet.kill(first)
         heir = fleet.start(mutant=mutant)
         assert fleet.read_until(Turns(3)) is heir

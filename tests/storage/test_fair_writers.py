@@ -9,26 +9,16 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
-from engrain.testing.contracts import begin, hold, racers, say
+from engrain.testing.contracts import racers
 from engrain.testing.engines import SqliteFileEngine
-from engrain.testing.races import RACERS, Racer, Racers
+from engrain.testing.races import RACERS, Racers
+from storage.taking_turns import prepare, write
 
 __all__ = ["racers"]
 
-TURNS = 100
 MOST_TO_LEAST = 2
 PASSED_MAX = 6 * RACERS
 """How many turns of others may come between two of one process."""
-
-
-def prepare(racer: Racer) -> None:
-    racer.lease = hold(racer.stores, begin(racer.stores))
-
-
-def write(racer: Racer) -> None:
-    assert racer.lease is not None
-    for _ in range(TURNS):
-        say(racer.stores, racer.lease, "mine")
 
 
 def test_processes_share_the_database_fairly(racers: Racers, tmp_path: Path) -> None:
@@ -54,8 +44,4 @@ def while_all_write(order: list[int]) -> list[int]:
 def longest_wait(order: list[int]) -> int:
     """The most turns of others between two of one process."""
     places = {session: [at for at, one in enumerate(order) if one == session] for session in order}
-    return max(
-        after - before - 1
-        for mine in places.values()
-        for before, after in pairwise(mine)
-    )
+    return max(after - before - 1 for mine in places.values() for before, after in pairwise(mine))
