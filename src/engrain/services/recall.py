@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 CANDIDATES_MAX = 100
 NEAR_DUPLICATE = 0.9
-_NONCE_BYTES = 6
+# Letters of one cost, so that what fits a budget is no matter of chance; without vowels no words.
+_NONCE_LETTERS = "bcdfghjklmnpqrstvwxz"
+_NONCE_LENGTH = 12
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -71,7 +73,7 @@ class Recall:
 
 
 def _fill(hits: Sequence[Hit], budget_tokens: int, counter: TokenCounter) -> RecallBlock:
-    nonce = secrets.token_urlsafe(_NONCE_BYTES)
+    nonce = "".join(secrets.choice(_NONCE_LETTERS) for _ in range(_NONCE_LENGTH))
     candidates = [_candidate(position, hit) for position, hit in enumerate(hits)]
     filling = fill(
         candidates,
