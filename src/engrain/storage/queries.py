@@ -11,6 +11,7 @@ from typing import Any
 
 _NAME = re.compile(r"^-- name: ([a-z_]+)$", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
+_ONE_ROW = re.compile(r"(INSERT\b.*\bVALUES\s*)(\(.*\))", re.DOTALL)
 
 
 def split_queries(noun: str, text: str) -> dict[str, str]:
@@ -54,3 +55,24 @@ def with_numbers(
     if len(names) > 1:
         return numbered, itemgetter(*names)
     return numbered, lambda parameters: tuple(parameters[name] for name in names)
+
+
+class ManyRows:
+    """An `INSERT` of one row, made to insert several at once."""
+
+    def __init__(self, insert: str, row: str) -> None:
+        names = _PARAMETER.findall(row)
+        self._insert = insert.replace("%", "%%")
+        self._row = _PARAMETER.sub("%s", row.replace("%", "%%"))
+        self.parameter_count = len(names)
+        self.in_order: Callable[[Mapping[str, Any]], tuple[Any, ...]] = itemgetter(*names)
+
+    def statement(self, count: int) -> str:
+        """With `%s` for the values of `count` rows, one row after the other."""
+        return self._insert + ", ".join([self._row] * count)
+
+
+def find_many_rows(statement: str) -> ManyRows | None:
+    """None for a statement that ends in anything but one row of `VALUES`."""
+    found = _ONE_ROW.fullmatch(statement)
+    return ManyRows(*found.groups()) if found else None

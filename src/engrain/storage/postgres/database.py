@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain, groupby
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg import errors as pg
 from psycopg.types.numeric import Int8Dumper
-from psycopg_pool import ConnectionPool, PoolTimeout
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from engrain.contracts import limits
 from engrain.contracts.clock import Clock
@@ -30,15 +31,14 @@ from engrain.contracts.errors import (
 from engrain.contracts.faults import reach
 from engrain.contracts.ids import ScopeKey, SessionKey
 from engrain.storage.database import Anchor, Parameters, Reader, Row, Writer
-from engrain.storage.queries import load_queries, with_pyformat
+from engrain.storage.queries import ManyRows, find_many_rows, load_queries, with_pyformat
 
 T = TypeVar("T")
 Connection = psycopg.Connection[Row]
 
-QUERIES = {
-    name: with_pyformat(statement)
-    for name, statement in load_queries("engrain.storage.postgres").items()
-}
+_LOADED = load_queries("engrain.storage.postgres")
+QUERIES = {name: with_pyformat(statement) for name, statement in _LOADED.items()}
+_MANY_ROWS = {name: find_many_rows(statement) for name, statement in _LOADED.items()}
 SCHEMA = "engrain"
 _WAIT_MS = limits.busy_wait_us // 1_000
 _WAIT_S = limits.busy_wait_us / limits.SECOND_US
@@ -49,7 +49,13 @@ _TRIES = 4
 _RERUN = (pg.DeadlockDetected, pg.SerializationFailure, pg.UniqueViolation)
 """What rolled back for certain and may go better: another may have used the operation id first."""
 _POOL_MAX = 32
-_NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+_NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now"
+_LOCK = _NOW + " FROM (SELECT count(*) FROM ({}) AS held) AS counted"
+"""The time once the row is locked: the count has waited for it, whether or not there is one."""
+_LOCK_SCOPE = _LOCK.format(QUERIES["scopes.lock"])
+_LOCK_SESSION = _LOCK.format(QUERIES["sessions.lock"])
+_PARAMETERS_MAX = 48
+"""In one statement of several rows; psycopg takes longer ones apart anew at each use (from 50)."""
 
 
 class PostgresTransaction:
@@ -88,8 +94,33 @@ class PostgresTransaction:
         self._connection.execute(QUERIES[query], parameters)
 
     def run_many(self, query: str, rows: Iterable[Parameters]) -> None:
-        for parameters in rows:
-            self._connection.execute(QUERIES[query], parameters)
+        many = _MANY_ROWS[query]
+        if many is None:
+            for parameters in rows:
+                self._connection.execute(QUERIES[query], parameters)
+        else:
+            for statement, values in _several_rows(many, map(many.in_order, rows)):
+                self._connection.execute(statement, values)
+
+
+def _several_rows(
+    many: ManyRows, rows: Iterable[tuple[object, ...]]
+) -> Iterator[tuple[str, list[object]]]:
+    """Statements and their values. They stay few, for each is prepared on its own.
+
+    They have 1, 2, 4, … rows, and in one statement the same columns are NULL in every row.
+    """
+    largest = 1 << max(1, _PARAMETERS_MAX // many.parameter_count).bit_length() - 1
+    for _, alike in groupby(rows, _where_null):
+        left = list(alike)
+        while left:
+            count = min(largest, 1 << len(left).bit_length() - 1)
+            yield many.statement(count), list(chain.from_iterable(left[:count]))
+            del left[:count]
+
+
+def _where_null(row: tuple[object, ...]) -> list[bool]:
+    return [value is None for value in row]
 
 
 class PostgresDatabase:
@@ -117,6 +148,7 @@ class PostgresDatabase:
                 with connection.pipeline():
                     connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                     yield PostgresTransaction(connection, 0)
+                    connection.execute("COMMIT")
             except psycopg.Error as error:
                 raise translate_error(error) from None  # the server's text may hold values
             finally:
@@ -130,6 +162,8 @@ class PostgresDatabase:
             raise Refused("the memory was opened before a fork; open it anew in this process")
         try:
             connection = self._pool.getconn(wait_s)
+        except PoolClosed:
+            raise Refused("the memory is closed") from None
         except PoolTimeout:
             raise Busy("no connection became free within the wait", retry_after_s=0.5) from None
         try:
@@ -162,7 +196,9 @@ class PostgresDatabase:
                     result = body(PostgresTransaction(connection, now))
                     is_committing = True
                     reach("commit.before")
-                    connection.execute("COMMIT")
+                    done = connection.execute("COMMIT")
+                if done.statusmessage != "COMMIT":
+                    raise Busy("the server rolled the transaction back", retry_after_s=0.1)
                 reach("commit.after")
             except (psycopg.Error, OSError) as error:
                 is_lost = is_committing and not _has_failed(connection)
@@ -186,12 +222,12 @@ class PostgresDatabase:
             connection.execute(f"SET LOCAL lock_timeout = {wait_ms}")
         if isinstance(anchor, SessionKey):
             key = {"scope_key": anchor.scope, "session_key": anchor.session}
-            connection.execute(QUERIES["sessions.lock"], key)
+            now = connection.execute(_LOCK_SESSION, key, binary=True)
         elif isinstance(anchor, ScopeKey):
-            connection.execute(QUERIES["scopes.lock"], {"scope_key": anchor.scope})
-        if self._clock is not None:
-            return self._clock.now_us()
-        return connection.execute(_NOW, binary=True)
+            now = connection.execute(_LOCK_SCOPE, {"scope_key": anchor.scope}, binary=True)
+        else:
+            now = connection.execute(_NOW, binary=True)
+        return now if self._clock is None else self._clock.now_us()
 
     def close(self) -> None:
         """Closes the pool; in a forked child, whose parent goes on using it, nothing."""

@@ -49,7 +49,7 @@ CREATE TABLE sessions (
     UNIQUE (scope_key, source_mark),
     FOREIGN KEY (scope_key, workspace_key) REFERENCES workspaces,
     PRIMARY KEY (scope_key, session_key)
-);
+) WITH (fillfactor = 70); -- each turn changes its row: room for it there, and no index is touched
 
 CREATE INDEX sessions_opened ON sessions (scope_key, opened_at, session_id);
 CREATE INDEX sessions_workspace ON sessions (scope_key, workspace_key, opened_at, session_id);
