@@ -93,9 +93,9 @@ class SessionStore(Protocol):
         *,
         operation_id: OperationId | None = None,
     ) -> Session:
-        """Binds every session of this one's workspace to `workspace`, with an audit entry.
+        """Binds every session of this one's directory to `workspace`, with an audit entry.
 
-        `SessionBusy` while one of them has a writer.
+        `InvalidValue` unless both are directories, `SessionBusy` while one of them has a writer.
         """
         ...
 

@@ -49,6 +49,16 @@ def named_workspace(name: str) -> Workspace:
     return Workspace(name=name)
 
 
+def require_directory(workspace: Workspace) -> Workspace:
+    """`workspace` itself; raises `InvalidValue` for a named one, which has no place to move from.
+
+    Every session that asked for no workspace is in the one named `default`.
+    """
+    if not workspace.is_directory:
+        raise InvalidValue("workspace", "a named workspace is not relinked, only a directory is")
+    return workspace
+
+
 class Workspaces(Protocol):
     """Reads the identity of directories."""
 

@@ -245,8 +245,9 @@ class Sessions:
     ) -> Session:
         """An operator's word that `directory` is this session's workspace, copied or restored.
 
-        Every session of the same workspace moves along, and an audit entry says so. `SessionBusy`
-        while one of them has a writer.
+        Every session of the same directory moves along, and an audit entry says how many.
+        `InvalidValue` for a session of a named workspace, which has no directory to move from;
+        `SessionBusy` while one of them has a writer.
         """
         workspace = self._workspaces.read(str(directory))
         return self._sessions.relink(scope, session_id, workspace, operation_id=operation_id)

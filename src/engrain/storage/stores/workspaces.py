@@ -6,7 +6,7 @@ from uuid import UUID
 
 from engrain.contracts.errors import WorkspaceMismatch
 from engrain.contracts.ids import ScopeKey
-from engrain.contracts.workspace import Workspace
+from engrain.contracts.workspace import Workspace, require_directory
 from engrain.rules.lease import HeldLease, check_unheld
 from engrain.storage.database import Reader, Writer
 from engrain.storage.rows import read_workspace, workspace_identity
@@ -52,12 +52,10 @@ def confirm_workspace(
     Raises `WorkspaceMismatch` when `claimed` is another one.
     """
     where = {"scope_key": scope.scope, "workspace_key": workspace_key}
-    row = writer.one("workspaces.read", **where)
-    assert row is not None, "a session's workspace row is kept by its foreign key"
-    bound = read_workspace(row[0], row[1])
+    bound = _read(writer, where)
     if claimed is None or claimed == bound:
         return bound
-    if workspace_identity(claimed) != row[0]:
+    if workspace_identity(claimed) != workspace_identity(bound):
         raise WorkspaceMismatch("the session is bound to another workspace")
     writer.run("workspaces.rename", name=claimed.name, **where)
     return claimed
@@ -66,14 +64,23 @@ def confirm_workspace(
 def move_workspace(
     writer: Writer, scope: ScopeKey, workspace_key: int, workspace: Workspace
 ) -> int:
-    """Binds every session of one workspace to another; how many. The writer holds the scope.
+    """Binds every session of one directory to another; how many. The writer holds the scope.
 
-    Raises `SessionBusy` while one of them has a writer, which stands on the old directory.
+    Raises `InvalidValue` when either is a named workspace, `SessionBusy` while one of them has a
+    writer, which stands on the old directory.
     """
     where = {"scope_key": scope.scope, "workspace_key": workspace_key}
+    require_directory(workspace)
+    require_directory(_read(writer, where))
     rows = writer.all("workspaces.lock_sessions", **where)
     for session_id, *held in rows:
         check_unheld(HeldLease(*held), UUID(bytes=session_id), writer.now_us)
     target = ensure_workspace(writer, scope, workspace)
     writer.run("workspaces.move_sessions", to_workspace_key=target, **where)
     return len(rows)
+
+
+def _read(reader: Reader, where: dict[str, int]) -> Workspace:
+    row = reader.one("workspaces.read", **where)
+    assert row is not None, "a session's workspace row is kept by its foreign key"
+    return read_workspace(row[0], row[1])

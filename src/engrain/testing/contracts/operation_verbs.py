@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from zlib import crc32
 
 from engrain.contracts.events import Turn
 from engrain.contracts.forks import ForkRequest
@@ -12,7 +13,7 @@ from engrain.contracts.leases import SessionLease
 from engrain.contracts.scope import Scope
 from engrain.contracts.sessions import Session
 from engrain.contracts.transcript import AppendReceipt
-from engrain.contracts.workspace import DEFAULT_WORKSPACE, named_workspace
+from engrain.contracts.workspace import DEFAULT_WORKSPACE, DirectoryIdentity, Workspace
 from engrain.testing.contracts import ANA, begin, hold, say
 from engrain.testing.engines import Engine, Stores
 from engrain.testing.races import refusal
@@ -63,8 +64,16 @@ def begin_author(stores: Stores, scope: Scope = ANA) -> Author:
     lease = hold(stores, source, scope)
     say(stores, lease, "history")
     stores.leases.release(lease)
-    moving = stores.sessions.start(scope, named_workspace("old"))
+    moving = stores.sessions.start(scope, directory("old"))
     return Author(stores, scope, source, written, moving, hold(stores, written, scope))
+
+
+def directory(name: str) -> Workspace:
+    """A workspace as if there were such a directory: the store itself never looks."""
+    identity = DirectoryIdentity(
+        device=1, inode=crc32(name.encode()), generation=1, generation_kind="birth"
+    )
+    return Workspace(name=name.strip() and f"/{name}", identity=identity)
 
 
 def count_rows(engine: Engine) -> Effects:
@@ -102,7 +111,7 @@ def _fork(author: Author, words: str, operation: OperationId | None) -> Receipt:
 
 
 def _relink(author: Author, words: str, operation: OperationId | None) -> Receipt:
-    sessions, workspace = author.stores.sessions, named_workspace(words)
+    sessions, workspace = author.stores.sessions, directory(words)
     return sessions.relink(author.scope, author.moving.id, workspace, operation_id=operation)
 
 

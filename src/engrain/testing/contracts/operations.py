@@ -21,7 +21,7 @@ from engrain.contracts.errors import (
 )
 from engrain.contracts.ids import OperationId, SessionId
 from engrain.contracts.scope import Scope
-from engrain.contracts.workspace import DEFAULT_WORKSPACE, named_workspace
+from engrain.contracts.workspace import DEFAULT_WORKSPACE
 from engrain.testing.clock import HeldClock
 from engrain.testing.contracts import ANA, BEN, START_US, hold, say
 from engrain.testing.contracts.operation_verbs import (
@@ -29,6 +29,7 @@ from engrain.testing.contracts.operation_verbs import (
     Author,
     begin_author,
     count_rows,
+    directory,
     effects_since,
     session_id_of,
 )
@@ -86,7 +87,7 @@ class TestRepeating:
         author.do("relink", "second", None)
         author.do("relink", "first", operation)
         moved = author.stores.sessions.read(ANA, author.moving.id)
-        assert moved.workspace == named_workspace("second")
+        assert moved.workspace == directory("second")
 
     def test_repeated_fork_is_the_first_whatever_became_of_its_source(
         self, author: Author, stores: Stores, engine: Engine

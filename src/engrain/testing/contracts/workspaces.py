@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from engrain.contracts.errors import NotFound, SessionBusy, WorkspaceMismatch
+from engrain.contracts.errors import InvalidValue, NotFound, SessionBusy, WorkspaceMismatch
 from engrain.contracts.events import Turn
 from engrain.contracts.ids import OperationId
-from engrain.contracts.workspace import DEFAULT_WORKSPACE
+from engrain.contracts.workspace import DEFAULT_WORKSPACE, named_workspace
 from engrain.system.ids import SystemIds
 from engrain.testing.contracts import ANA, BEN
 from engrain.testing.engines import Stores
@@ -114,6 +114,26 @@ class TestRelinking:
             sessions.relink_workspace(ANA, first.id, tmp_path)
         assert sessions.read(ANA, first.id).workspace.name == str(project.resolve())
         assert stores.audit.list(ANA) == ()
+
+    @pytest.mark.parametrize("name", [None, "kiln"])
+    def test_sessions_of_a_named_workspace_are_not_moved(
+        self, stores: Stores, project: Path, name: str | None
+    ) -> None:
+        sessions = stores.memory.sessions
+        first, second = (sessions.start(ANA, workspace=name) for _ in range(2))
+        with pytest.raises(InvalidValue, match="named workspace"):
+            sessions.relink_workspace(ANA, first.id, project)
+        assert {sessions.read(ANA, one.id).workspace for one in (first, second)} == {
+            named_workspace(name or "default")
+        }
+        assert sessions.list(ANA, workspace=project).items == ()
+        assert stores.audit.list(ANA) == ()
+
+    def test_a_directory_is_not_relinked_to_a_name(self, stores: Stores, project: Path) -> None:
+        session = stores.memory.sessions.start(ANA, workspace=project)
+        with pytest.raises(InvalidValue):
+            stores.sessions.relink(ANA, session.id, DEFAULT_WORKSPACE)
+        assert stores.sessions.read(ANA, session.id).workspace == session.workspace
 
     @pytest.mark.invariant("INV-13")
     def test_a_repeated_relink_is_audited_once(
