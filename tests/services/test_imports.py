@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -214,6 +215,52 @@ def test_a_path_that_is_nothing_or_no_file_is_refused_at_once(
         quick_memory.imports.run(ANA, folder / "pipe")
 
 
+@pytest.fixture
+def closed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that the system refuses to list, also to who may list any."""
+    path = folder / "shut" / "closed"
+    path.mkdir(parents=True)
+    listed = os.scandir
+
+    def scandir(asked: str | Path) -> object:
+        if os.fspath(asked) == str(path):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return listed(asked)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    return path
+
+
+def test_a_folder_that_cannot_be_listed_has_failed_and_its_neighbours_come_in(
+    quick_memory: Memory, folder: Path, closed: Path
+) -> None:
+    write_export(folder / "a.json", talk("a", 1))
+    write_export(folder / "shut" / "b.json", talk("b", 1))
+    report = quick_memory.imports.run(ANA, folder)
+    assert report.failed == [("shut/closed", "unreadable_folder")]
+    assert (report.files, report.is_whole, report.is_empty_handed) == (2, False, False)
+    assert sorted(map(str, texts_of(quick_memory))) == ["talk a", "talk b"]
+
+
+def test_a_path_of_which_nothing_can_be_read_is_refused(
+    quick_memory: Memory, folder: Path, closed: Path
+) -> None:
+    with pytest.raises(UnsafeFile, match="Permission denied"):
+        quick_memory.imports.run(ANA, closed)
+    with pytest.raises(UnsafeFile, match="shut/closed"):
+        quick_memory.imports.run(ANA, folder)
+
+
+def test_a_file_without_any_conversation_has_failed(quick_memory: Memory, folder: Path) -> None:
+    wrapped = {"conversations": [talk("a", 1)]}
+    (folder / "a.json").write_text(json.dumps(wrapped), "utf-8")
+    write_export(folder / "b.json", {"chat_messages_of": "nobody"}, talk("b", 1))
+    report = quick_memory.imports.run(ANA, folder)
+    assert report.failed == [("a.json", "unknown_format")]
+    assert (report.files, report.sessions_new) == (2, 1)
+    assert report.skipped == {"not_a_conversation": 2}
+
+
 def test_an_unknown_format_is_refused_before_anything_is_read(
     quick_memory: Memory, folder: Path
 ) -> None:
@@ -276,6 +323,31 @@ def test_a_session_that_another_writer_keeps_is_left_whole_and_the_rest_comes_in
     }
     assert memory.imports.run(ANA, path).events_new == 2
     assert texts_of(memory)["talk b"] == [f"b says {at}: the kiln" for at in range(4)]
+
+
+@pytest.mark.invariant("INV-09")
+def test_a_session_whose_directory_is_gone_is_refused_and_the_rest_comes_in(
+    memory: Memory, folder: Path, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    bound = memory.sessions.workspace(project)
+    memory.imports.run(ANA, write_export(folder / "b.json", talk("b", 1)), workspace=bound)
+    project.rmdir()
+    write_export(folder / "b.json", talk("a", 1), talk("b", 3), talk("c", 1))
+    write_export(folder / "d.json", talk("d", 1))
+    report = memory.imports.run(ANA, folder)
+    assert report.skipped == {"refused_workspace_mismatch": 4}
+    assert {(one.file, one.why) for one in report.places} == {
+        ("b.json", "refused_workspace_mismatch")
+    }
+    assert (report.sessions_new, report.files, report.is_whole) == (3, 2, False)
+    assert {title: len(texts) for title, texts in texts_of(memory).items()} == {
+        "talk a": 2,
+        "talk b": 2,
+        "talk c": 2,
+        "talk d": 2,
+    }
 
 
 def test_a_session_over_the_bounds_of_replay_can_be_gone_on_with(

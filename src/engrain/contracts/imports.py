@@ -85,6 +85,10 @@ DAMAGE: Final = frozenset(
     }
 )
 """Words for what was lost, though the source meant to say it; every other word is by design."""
+UNREADABLE_FOLDER: Final = "unreadable_folder"
+"""The word for a folder that cannot be listed; it is among what failed."""
+NO_CONVERSATION: Final = "not_a_conversation"
+"""The word for an element without what makes one. Where a file has nothing else, it failed."""
 REFUSED: Final = "refused_"
 """Begins the words for turns that the record would not take."""
 
@@ -114,7 +118,12 @@ class ImportReport(msgspec.Struct, kw_only=True):
     places: list[SkippedPlace] = msgspec.field(default_factory=list)
     """Where damage was met, the first `import_places_max` of it."""
     failed: list[tuple[str, str]] = msgspec.field(default_factory=list)
-    """(file name, error code) of files that could not be read at all."""
+    """(name, error code) of files that could not be read to their end, and of closed folders."""
+
+    @property
+    def is_empty_handed(self) -> bool:
+        """True when no file could be read."""
+        return self.files <= sum(code != UNREADABLE_FOLDER for _, code in self.failed)
 
     @property
     def is_whole(self) -> bool:

@@ -19,10 +19,14 @@ from engrain.contracts.errors import (
     LimitExceeded,
     SessionBusy,
     UnknownFormat,
+    UnsafeFile,
+    WorkspaceMismatch,
 )
 from engrain.contracts.ids import SessionId
 from engrain.contracts.imports import (
+    NO_CONVERSATION,
     REFUSED,
+    UNREADABLE_FOLDER,
     FormatReader,
     ImportItem,
     ImportReport,
@@ -37,6 +41,7 @@ from engrain.contracts.imports import (
 from engrain.contracts.leases import LeaseStore
 from engrain.contracts.scope import Scope
 from engrain.contracts.sessions import SessionStore
+from engrain.contracts.text import repair_text
 from engrain.contracts.transcript import TranscriptStore
 from engrain.contracts.workspace import DEFAULT_WORKSPACE, Workspace
 from engrain.services.enrichment import Enrichment
@@ -80,9 +85,10 @@ class Imports:
     ) -> ImportReport:
         """Imports a file, a folder or a zip, and extracts episodes of what is new.
 
-        One bad line or file never fails the rest: it is counted in the report. The same path again
-        changes nothing; a grown one adds what is new. `report` is filled as the work goes on, so
-        that a caller who is interrupted can say what was done. What the store raises ends the
+        One bad line, file or session never fails the rest: it is counted in the report. The same
+        path again changes nothing; a grown one adds what is new. `report` is filled as the work
+        goes on, so that a caller who is interrupted can say what was done. `UnknownFormat` and
+        `UnsafeFile` say that nothing at the path could be read. What the store raises ends the
         import; run again, it goes on from there (INV-16).
         """
         report = report if report is not None else ImportReport()
@@ -92,11 +98,11 @@ class Imports:
             meter = Meter(sum(s.size for s in sources if isinstance(s, SourceFile)), progress)
             for source in sources:
                 if isinstance(source, Skipped):
-                    _File(source.where, report).skip(source)
+                    _File(source.where, report).leave_out(source)
                 else:
                     self._import_file(_Job(scope, workspace, report, meter), source, readers)
-        if report.skipped and not report.files:
-            raise UnknownFormat(f"no reader recognises anything in {path}")
+        if not report.files:
+            _check_any(path, report)
         return report
 
     def _readers_of(self, format: str) -> Sequence[FormatReader]:
@@ -120,6 +126,7 @@ class Imports:
                 file.take(item, intake)
         finally:
             intake.close()
+        file.end()
         for session_id in intake.sessions:
             job.report.episodes_new += self._extract(job.scope, session_id)
 
@@ -143,7 +150,9 @@ class _File:
         self._name = name
         self._report = report
         self._begins = SessionBegins(source_id="")
-        self._busy: set[str] = set()
+        self._closed: dict[str, str] = {}  # session of the source → why it takes no more
+        self._words: set[str] = set()
+        self._has_failed = False
 
     def recognise(self, source: SourceFile, readers: Sequence[FormatReader]) -> FormatReader | None:
         """The file's reader; counted when there is none, or when its bytes cannot be had."""
@@ -151,7 +160,7 @@ class _File:
             reader = _reader_of(source, readers)
         except (EngrainError, OSError) as error:
             self._report.files += 1
-            self._fail(error)
+            self._fail(_code_of(error))
             return None
         if reader is None:
             _count(self._report.skipped, "unknown_file")
@@ -165,7 +174,7 @@ class _File:
         try:
             yield from reader.read(source)
         except (EngrainError, OSError) as error:
-            self._fail(error)
+            self._fail(_code_of(error))
 
     def take(self, item: ImportItem, intake: Intake) -> None:
         """Takes a turn in, or notes what else the reader says."""
@@ -173,13 +182,26 @@ class _File:
             self.skip(item)
         elif isinstance(item, SessionBegins):
             self._begins = item
-        elif self._begins.source_id in self._busy:
-            self._refuse(item, SessionBusy.code)
+        elif code := self._closed.get(self._begins.source_id):
+            self._refuse(item, code)
         else:
             self._take_turn(item, intake)
 
+    def end(self) -> None:
+        """A file of which no element is a conversation was of another format after all."""
+        if self._words == {NO_CONVERSATION} and not self._begins.source_id:
+            self._fail(UnknownFormat.code)
+
+    def leave_out(self, skipped: Skipped) -> None:
+        """Counts what is no file; a folder that cannot be listed has failed."""
+        if skipped.why == UNREADABLE_FOLDER:
+            self._fail(UNREADABLE_FOLDER)
+        else:
+            self.skip(skipped)
+
     def skip(self, skipped: Skipped) -> None:
         """Counts what was left out; damage is reported with its place."""
+        self._words.add(skipped.why)
         _count(self._report.skipped, skipped.why, skipped.count)
         if is_damage(skipped.why) and len(self._report.places) < limits.import_places_max:
             place = SkippedPlace(file=self._name, where=skipped.where, why=skipped.why)
@@ -188,8 +210,9 @@ class _File:
     def _take_turn(self, turn: TurnRead, intake: Intake) -> None:
         try:
             intake.add(self._begins, turn)
-        except SessionBusy as error:  # what comes later in the session must not come before this
-            self._busy.add(self._begins.source_id)
+        except (SessionBusy, WorkspaceMismatch) as error:
+            # What comes later in the session must not come before this.
+            self._closed[self._begins.source_id] = error.code
             self._refuse(turn, error.code)
         except (InvalidValue, LimitExceeded) as error:
             self._refuse(turn, error.code)
@@ -197,9 +220,10 @@ class _File:
     def _refuse(self, turn: TurnRead, code: str) -> None:
         self.skip(Skipped(turn.events[0].source_id, f"{REFUSED}{code}", len(turn.events)))
 
-    def _fail(self, error: EngrainError | OSError) -> None:
-        code = error.code if isinstance(error, EngrainError) else "unreadable_file"
-        self._report.failed.append((self._name, code))
+    def _fail(self, code: str) -> None:
+        if not self._has_failed:
+            self._report.failed.append((self._name, code))
+        self._has_failed = True
 
 
 def _reader_of(source: SourceFile, readers: Sequence[FormatReader]) -> FormatReader | None:
@@ -209,6 +233,22 @@ def _reader_of(source: SourceFile, readers: Sequence[FormatReader]) -> FormatRea
     with source.open() as stream:
         head = stream.read(_HEAD_BYTES)
     return next((reader for reader in readers if reader.recognises(source.name, head)), None)
+
+
+def _code_of(error: EngrainError | OSError) -> str:
+    return error.code if isinstance(error, EngrainError) else "unreadable_file"
+
+
+def _check_any(path: Path, report: ImportReport) -> None:
+    """Raises when there was something, and nothing of it could be read."""
+    if report.failed:
+        raise UnsafeFile(_label(path), f"{report.failed[0][0]} in it cannot be read")
+    if report.skipped:
+        raise UnknownFormat(f"no reader recognises anything in {_label(path)}")
+
+
+def _label(path: Path) -> str:
+    return repair_text(str(path))[0]
 
 
 def _count(words: dict[str, int], word: str, more: int = 1) -> None:

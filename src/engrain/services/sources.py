@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import lzma
+import os
 import stat
 import zipfile
 import zlib
@@ -18,7 +19,7 @@ from typing import IO, BinaryIO, Final, NoReturn
 
 from engrain.contracts import limits
 from engrain.contracts.errors import LimitExceeded, NotFound, UnsafeFile
-from engrain.contracts.imports import Skipped, SourceFile
+from engrain.contracts.imports import UNREADABLE_FOLDER, Skipped, SourceFile
 from engrain.contracts.text import repair_text
 
 _BROKEN_ZIP: Final = (
@@ -54,25 +55,39 @@ class Sources:
     def __iter__(self) -> Iterator[SourceFile | Skipped]:
         """Sources in a stable order; links and what is no file are counted, never followed.
 
-        Raises `NotFound` when nothing is at the path, `UnsafeFile` for what cannot be looked at
-        and for a pipe or a device.
+        A folder inside that cannot be listed is `unreadable_folder`. Raises `NotFound` when nothing
+        is at the path, `UnsafeFile` for what cannot be looked at and for a pipe or a device.
         """
         mode = _mode_of(self._path)
         if stat.S_ISDIR(mode):
-            for inside in sorted(self._path.rglob("*")):
-                yield from self._inside(inside, _label(str(inside.relative_to(self._path))))
+            yield from self._folder()
         elif stat.S_ISREG(mode):
             yield from self._file(self._path, _label(self._path.name))
         else:
             raise UnsafeFile(_label(str(self._path)), "is neither a file nor a folder")
 
-    def _inside(self, path: Path, name: str) -> Iterator[SourceFile | Skipped]:
-        if path.is_symlink():
-            yield Skipped(name, "link")
-        elif path.is_file():
-            yield from self._file(path, name)
-        elif not path.is_dir():
-            yield Skipped(name, "not_a_file")
+    def _folder(self) -> Iterator[SourceFile | Skipped]:
+        """What is inside, each folder's things by name; as deep as the system can name it."""
+        try:
+            waiting = _entries(self._path)
+        except OSError as error:
+            raise _unlooked(self._path, error) from None
+        while waiting:
+            entry = waiting.pop()
+            name = _label(os.path.relpath(entry.path, self._path))
+            if entry.is_dir(follow_symlinks=False):
+                try:
+                    waiting += _entries(Path(entry.path))
+                except OSError:
+                    yield Skipped(name, UNREADABLE_FOLDER)
+            else:
+                yield from self._inside(entry, name)
+
+    def _inside(self, entry: os.DirEntry[str], name: str) -> Iterator[SourceFile | Skipped]:
+        if entry.is_file(follow_symlinks=False):
+            yield from self._file(Path(entry.path), name)
+        else:
+            yield Skipped(name, "link" if entry.is_symlink() else "not_a_file")
 
     def _file(self, path: Path, name: str) -> Iterator[SourceFile]:
         if path.suffix.lower() == ".zip":
@@ -150,8 +165,18 @@ def _mode_of(path: Path) -> int:
     except (FileNotFoundError, NotADirectoryError):
         raise NotFound("file or folder", _label(str(path))) from None
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "is no path"
-        raise UnsafeFile(_label(str(path)), reason) from None
+        raise _unlooked(path, error) from None
+
+
+def _unlooked(path: Path, error: OSError | ValueError) -> UnsafeFile:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else "is no path"
+    return UnsafeFile(_label(str(path)), reason)
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    """What a folder holds, the first by name last."""
+    with os.scandir(folder) as found:
+        return sorted(found, key=lambda entry: entry.name, reverse=True)
 
 
 def _size_of(path: Path) -> int:

@@ -69,7 +69,7 @@ def import_(
 def _exit_code(report: ImportReport) -> ExitCode:
     if report.is_whole:
         return ExitCode.DONE
-    return ExitCode.PARTIAL if len(report.failed) < report.files else ExitCode.FAILED
+    return ExitCode.FAILED if report.is_empty_handed else ExitCode.PARTIAL
 
 
 def _done_so_far(report: ImportReport) -> str:
