@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -262,15 +263,24 @@ def test_wrong_statement_breaks_a_promise(
 def test_missing_lock_of_the_anchor_is_noticed_by_six_processes(
     racers: Racers, fresh_postgres_url: str
 ) -> None:
-    query, lock = "sessions.lock", "FOR NO KEY UPDATE"
-    (statement,) = set(racers.race(plant, query, postgres.QUERIES[query]))
-    assert statement.count(lock) == 1
-    racers.race(plant, query, statement.replace(lock, ""))
+    anchor = planted(racers, "sessions.lock", "FOR NO KEY UPDATE", "")
+    slow_read = planted(racers, "leases.read", "WHERE", "WHERE pg_sleep(0.02) IS NOT NULL AND")
+    one_holder = lease_races.TestLeaseRaces().test_one_process_holds_the_session
+    engine = PostgresEngine(fresh_postgres_url)
+    with slow_read, racers.on(engine) as race:
+        one_holder(race, engine)
+        with anchor, pytest.raises(AssertionError):
+            one_holder(race, engine)
+
+
+@contextmanager
+def planted(racers: Racers, query: str, old: str, new: str) -> Iterator[None]:
+    """In every process the statement reads otherwise, on PostgreSQL."""
+    statement = postgres.QUERIES[query]
+    assert statement.count(old) == 1
+    racers.race(plant, query, statement.replace(old, new))
     try:
-        engine = PostgresEngine(fresh_postgres_url)
-        with racers.on(engine) as race, pytest.raises(AssertionError):
-            for _ in range(40):
-                lease_races.TestLeaseRaces().test_one_process_holds_the_session(race, engine)
+        yield
     finally:
         racers.race(plant, query, statement)
 

@@ -100,7 +100,7 @@ def test_a_home_that_others_can_write_to_is_refused_by_name(tmp_path: Path, part
     home.prepare()
     folder: Path = getattr(home, part)
     folder.chmod(0o770)
-    with pytest.raises(UnsafeFile, match=f"chmod go-w {folder}"):
+    with pytest.raises(UnsafeFile, match=f"{folder}: is writable by others"):
         home.prepare()
 
 

@@ -276,7 +276,7 @@ def test_a_caller_that_comes_back_takes_up_its_place_in_line(path: Path, lock: F
             holder.nudge()
             waiter.join()
             assert later.process.poll() is None
-            assert _count_waiting(path) == 1
+            _await_waiting(path, 1)
             lock.release()
             assert later.hear() == "held"
 

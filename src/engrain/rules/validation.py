@@ -51,7 +51,7 @@ class PairChecker:
     __slots__ = ("_answered", "_calls")
 
     def __init__(self) -> None:
-        self._calls: list[str | None] = []
+        self._calls: list[str | None] = []  # those that wait for results, answered ones included
         self._answered = 0
 
     def feed(self, event: Event | Erased) -> str | None:
@@ -67,11 +67,16 @@ class PairChecker:
 
     def feed_all(self, events: Sequence[StoredEvent]) -> tuple[int, str] | None:
         """Takes the next events up to the first that is wrong: its place here, and what it is."""
-        feed = self.feed
+        feed, calls, unpaired = self.feed, self._calls, _UNPAIRED
         for at, stored in enumerate(events):
-            if why := feed(stored.event):
+            event = stored.event
+            if (calls or type(event) not in unpaired) and (why := feed(event)):
                 return at, why
         return None
+
+    def finish(self) -> str | None:
+        """Ends the stream: no call may be left without its result."""
+        return "a tool call has no result" if self._calls else None
 
     def _feed_other(self, kind: str) -> str | None:
         if kind in _INVISIBLE:
@@ -80,36 +85,26 @@ class PairChecker:
             return self._feed_call(None)
         if kind == "tool_result":
             return self._feed_result(None)
-        return self._close("stands between a tool call and its result")
-
-    def finish(self) -> str | None:
-        """Ends the stream: no call may be left without its result."""
-        return self._close("a tool call has no result")
+        return "stands between a tool call and its result" if self._calls else None
 
     def _feed_call(self, call_id: str | None) -> str | None:
-        if self._answered and (wrong := self._close("a call before the results of earlier calls")):
-            return wrong
+        if self._answered:
+            return "a call before the results of earlier calls"
         if call_id is not None and call_id in self._calls:
             return "a call id stands twice among calls that go together"
         self._calls.append(call_id)
         return None
 
     def _feed_result(self, call_id: str | None) -> str | None:
-        if self._answered == len(self._calls):
+        if not self._calls:
             return "a tool result without its call directly before"
         expected = self._calls[self._answered]
         if None not in (call_id, expected) and call_id != expected:
             return "a tool result out of the order of its calls"
         self._answered += 1
-        return None
-
-    def _close(self, otherwise: str) -> str | None:
-        if not self._calls:
-            return None
-        if self._answered != len(self._calls):
-            return otherwise
-        self._calls.clear()
-        self._answered = 0
+        if self._answered == len(self._calls):
+            self._calls.clear()
+            self._answered = 0
         return None
 
 

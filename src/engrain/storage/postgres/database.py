@@ -52,8 +52,6 @@ _POOL_MAX = 32
 _NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now"
 _LOCK = _NOW + " FROM (SELECT count(*) FROM ({}) AS held) AS counted"
 """The time once the row is locked: the count has waited for it, whether or not there is one."""
-_LOCK_SCOPE = _LOCK.format(QUERIES["scopes.lock"])
-_LOCK_SESSION = _LOCK.format(QUERIES["sessions.lock"])
 _PARAMETERS_MAX = 48
 """In one statement of several rows; psycopg takes longer ones apart anew at each use (from 50)."""
 
@@ -61,10 +59,11 @@ _PARAMETERS_MAX = 48
 class PostgresTransaction:
     """Named queries in one transaction; implements `Reader` and `Writer`."""
 
-    __slots__ = ("_connection", "_now")
+    __slots__ = ("_connection", "_now", "_unread")
 
     def __init__(self, connection: Connection, now: int | psycopg.Cursor[Row]) -> None:
         self._connection = connection
+        self._unread = connection.cursor()  # one for all statements whose answer nobody reads
         self._now = now
 
     @property
@@ -91,16 +90,16 @@ class PostgresTransaction:
         return [cursor.fetchall() for cursor in cursors]
 
     def run(self, query: str, **parameters: Any) -> None:
-        self._connection.execute(QUERIES[query], parameters)
+        self._unread.execute(QUERIES[query], parameters)
 
     def run_many(self, query: str, rows: Iterable[Parameters]) -> None:
         many = _MANY_ROWS[query]
         if many is None:
             for parameters in rows:
-                self._connection.execute(QUERIES[query], parameters)
+                self._unread.execute(QUERIES[query], parameters)
         else:
             for statement, values in _several_rows(many, map(many.in_order, rows)):
-                self._connection.execute(statement, values)
+                self._unread.execute(statement, values)
 
 
 def _several_rows(
@@ -222,9 +221,10 @@ class PostgresDatabase:
             connection.execute(f"SET LOCAL lock_timeout = {wait_ms}")
         if isinstance(anchor, SessionKey):
             key = {"scope_key": anchor.scope, "session_key": anchor.session}
-            now = connection.execute(_LOCK_SESSION, key, binary=True)
+            now = connection.execute(_LOCK.format(QUERIES["sessions.lock"]), key, binary=True)
         elif isinstance(anchor, ScopeKey):
-            now = connection.execute(_LOCK_SCOPE, {"scope_key": anchor.scope}, binary=True)
+            key = {"scope_key": anchor.scope}
+            now = connection.execute(_LOCK.format(QUERIES["scopes.lock"]), key, binary=True)
         else:
             now = connection.execute(_NOW, binary=True)
         return now if self._clock is None else self._clock.now_us()

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from engrain.contracts import limits
-from engrain.contracts.errors import Busy
+from engrain.contracts.errors import Busy, Refused
 
 Body = Callable[[Any], Any]
 
@@ -71,6 +71,7 @@ class CommitQueue:
         self._lock = threading.RLock()  # a destructor may write while its thread holds it
         self._waiting: deque[Work] = deque()
         self._leader: Work | None = None
+        self._is_closed = False
 
     def submit(self, body: Body, *, size: int, wait_s: float) -> Any:
         """The body's result once it is durable; `Busy` when its wait ends before it was taken."""
@@ -92,7 +93,7 @@ class CommitQueue:
         batch = [work]
         try:
             with self._lock:
-                if self._leader is not None:
+                if self._leader is not None or self._is_closed:
                     return None
                 self._leader = work
             self._lead(batch, 0.0)
@@ -101,8 +102,35 @@ class CommitQueue:
             raise
         return None if isinstance(work.error, Busy) else work
 
+    def close(self, wait_s: float) -> None:
+        """Waits for the writes that are under way, and refuses all others from then on.
+
+        Raises `Busy` when one of them takes longer than `wait_s`.
+        """
+        is_leading = False
+        while not is_leading:  # whoever leads may take a place in line for one more write
+            work = Work(lambda _: None, 0)
+            try:
+                if not self._take_lead(work):
+                    self._await_turn(work, wait_s)
+                is_leading = self._leader is work
+                if is_leading:
+                    self._turn_away()
+            finally:
+                self._abandon([work])
+
+    def _turn_away(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            for late in self._waiting:
+                late.error = Refused("the memory is closed")
+                late.wake()
+            self._waiting.clear()
+
     def _take_lead(self, work: Work) -> bool:
         with self._lock:
+            if self._is_closed:
+                raise Refused("the memory is closed")
             if self._leader is None:
                 self._leader = work
                 return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -130,8 +130,8 @@ class SqliteDatabase:
 
     @contextmanager
     def read(self) -> Iterator[Reader]:
-        self._check_open()
         with self._alone:
+            self._check_open()
             connection = self._borrow()
             try:
                 connection.execute("BEGIN")
@@ -156,16 +156,18 @@ class SqliteDatabase:
     def _give_back(self, connection: apsw.Connection) -> None:
         if connection is self._writer:
             return
-        if len(self._readers) < _READERS_KEPT and not self._is_closed:
-            self._readers.append(connection)
-        else:
+        if len(self._readers) >= _READERS_KEPT:
             connection.close()
+            return
+        self._readers.append(connection)
+        if self._is_closed:
+            self._close_readers()
 
     # Writing
 
     def write(self, anchor: Anchor, body: Callable[[Writer], T], *, size: int = 0) -> T:
-        self._check_open()
         with self._alone:
+            self._check_open()
             result: T = self._queue.submit(body, size=size, wait_s=_BUSY_WAIT_S)
         return result
 
@@ -301,15 +303,25 @@ class SqliteDatabase:
             self._writer.set_busy_timeout(_BUSY_WAIT_MS)
 
     def close(self) -> None:
-        """Closes every connection; the last one of all processes folds the log away."""
+        """Closes every connection; the last one of all processes folds the log away.
+
+        Writes that are under way are waited for, reads close what they use when they end. Raises
+        `Busy` when another thread goes on writing for longer than a writer waits.
+        """
         if self._is_closed or os.getpid() != self._process:
             return
         self._is_closed = True
-        while self._readers:
-            self._readers.pop().close()
-        self._writer.close()
+        with self._alone:
+            self._close_readers()
+            self._queue.close(_BUSY_WAIT_S)
+            self._writer.close()
         if self._file is not None:
             self._file.turnstile.close()
+
+    def _close_readers(self) -> None:
+        with suppress(IndexError):  # another thread may take the last one
+            while True:
+                self._readers.pop().close()
 
 
 class _RolledBack(Exception):

@@ -178,7 +178,7 @@ class SqlTranscriptStore:
                 _check_replay_bounds(counted, size)
             wrong = pairs.feed_all(events)
             lease.known_calls.update(
-                stored.event.call_id for stored in events if isinstance(stored.event, ToolCall)
+                [event.call_id for one in events if type(event := one.event) is ToolCall]
             )
             yield from events[: wrong[0]] if wrong else events
             last = events[-1].sequence
