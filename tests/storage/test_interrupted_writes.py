@@ -105,6 +105,7 @@ def stored(memory: Memory) -> Counter[str]:
     return names
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a destructor
 @pytest.mark.invariant("INV-07")
 def test_an_interrupted_writer_stands_in_nobodys_way_and_no_answer_lies(
     memory: Memory, interrupter: Interrupter
