@@ -13,6 +13,7 @@ from engrain.contracts import limits
 from engrain.contracts.errors import Corrupt, InvalidJson, InvalidValue, LimitExceeded
 from engrain.contracts.events import Audit, Erased, Recall, ToolCall, ToolResult, UserMessage
 from engrain.contracts.scope import Origin
+from engrain.rules import canonical
 from engrain.rules.canonical import canonical_bytes, decode_event, encode_event, read_json
 
 MIB = limits.MIB
@@ -42,6 +43,34 @@ def test_valid_json_is_read_as_the_standard_parser_reads_it(value, ascii_only, i
     document = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
     assert read(document) == value
     assert read(document.encode(), text="repair") == value
+
+
+PIECES = (
+    '{"a":', '{"b":', '"a":', "{", "}", "[", "]", ",", ":", " ", "1", "-0", "1.0", "1E5", "0.1",
+    "true", "null", '"x"', '"é"', '"\\n"', '"\\/"', '"\\u00e9"', '"\\u0000"', '"{"',
+    "9223372036854775808", "-9223372036854775808", "1e400", "NaN", "\t", "{}", "[]", '{"a":1,"a":2}', '{"a":{"b":1}}',
+)  # fmt: skip
+
+
+def outcome(document):
+    try:
+        value = read(document)
+    except (InvalidJson, InvalidValue, LimitExceeded) as error:
+        return type(error)
+    return repr(value)
+
+
+@pytest.mark.invariant("INV-06")
+@settings(max_examples=1_000)
+@given(
+    st.lists(st.sampled_from(PIECES), max_size=8).map("".join)
+    | st.lists(st.sampled_from(PIECES), max_size=5).map(lambda items: f"[{','.join(items)}]")
+)
+def test_the_short_way_reads_what_the_long_way_reads(document):
+    shortly = outcome(document)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(canonical, "_read_obvious", lambda *_: None)
+        assert outcome(document) == shortly
 
 
 def nodes_of(value):

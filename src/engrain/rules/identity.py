@@ -8,14 +8,16 @@ derived from where they stood cannot. Marks are what may outlive erasure: withou
 from __future__ import annotations
 
 import hmac
+from struct import pack
 from uuid import UUID
 
 _HASH = "sha256"
 
 
 def _keyed(secret: bytes, domain: str, parts: tuple[bytes, ...]) -> bytes:
-    message = b"".join(len(part).to_bytes(8, "big") + part for part in (domain.encode(), *parts))
-    return hmac.digest(secret, message, _HASH)
+    count = len(parts)
+    lengths = pack(f">{count + 2}Q", count, len(domain), *map(len, parts))
+    return hmac.digest(secret, b"".join((lengths, domain.encode(), *parts)), _HASH)
 
 
 def uuid8(raw: bytes) -> UUID:

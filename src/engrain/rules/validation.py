@@ -9,8 +9,8 @@ into one append together, so that no crash can leave half a pair behind.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import Any, Final
 
 from engrain.contracts import limits
 from engrain.contracts.episodes import NewEpisode
@@ -19,8 +19,11 @@ from engrain.contracts.events import (
     KIND_OF,
     Approval,
     AssistantMessage,
+    Audit,
     Erased,
     Event,
+    Failure,
+    Recall,
     StoredEvent,
     Summary,
     System,
@@ -36,8 +39,6 @@ _SEQUENCE_MAX: Final = 2**32 - 1
 _ORDINAL_MAX: Final = 2**31 - 1
 _INVISIBLE: Final = frozenset({"approval", "audit"})
 _UNPAIRED: Final = frozenset(KIND_OF) - {ToolCall, ToolResult}
-_MUST_SAY: Final = (System, UserMessage, AssistantMessage)
-_OF_A_CALL: Final = (ToolCall, ToolResult, Approval)
 _PLAIN_ORIGINS: Final = frozenset({"host", "user", "model"})
 
 
@@ -122,8 +123,8 @@ def check_append(events: Sequence[Event], *, known_calls: Container[str] = ()) -
     pairs = PairChecker()
     call_ids: set[str] = set()
     for index, event in enumerate(events):
-        why = _wrong_event(event) or pairs.feed(event)
-        if isinstance(event, ToolCall) and not why:
+        why = _WRONG.get(type(event), _wrong_kind)(event) or pairs.feed(event)
+        if type(event) is ToolCall and not why:
             is_known = event.call_id in call_ids or event.call_id in known_calls
             why = "its call id was used before" if is_known else None
             call_ids.add(event.call_id)
@@ -133,31 +134,50 @@ def check_append(events: Sequence[Event], *, known_calls: Container[str] = ()) -
         raise InvalidValue(f"events[{len(events) - 1}]", why)
 
 
-def _wrong_event(event: Event) -> str | None:
-    if type(event) not in KIND_OF:
-        return "is not a kind of event that can be stored"
-    if isinstance(event, Summary):
-        return "a summary is written by compaction alone"
-    if isinstance(event, _MUST_SAY) and not event.text.strip():
-        return "has no text"
-    if isinstance(event, _OF_A_CALL) and not event.call_id:
-        return "has no call id"
-    if isinstance(event, ToolCall) and (why := _wrong_call(event)):
-        return why
-    if event.occurred_at is not None and not _is_int64(event.occurred_at):
-        return "occurred_at is not a time in microseconds"
-    return None if _is_origin(event.origin) else "has an unknown origin"
+def _wrong_words(event: System | UserMessage | AssistantMessage) -> str | None:
+    return _wrong_source(event) if event.text.strip() else "has no text"
 
 
 def _wrong_call(call: ToolCall) -> str | None:
     """What a provider would refuse about the call: its arguments are an object (INV-06)."""
+    if not call.call_id:
+        return "has no call id"
     if not call.name:
         return "names no tool"
     try:
         arguments = read_json(call.arguments, bytes_max=limits.event_bytes_max)
     except (EngrainError, TypeError):
         return "its arguments are no JSON inside the bounds"
-    return None if isinstance(arguments, dict) else "its arguments are no JSON object"
+    return _wrong_source(call) if type(arguments) is dict else "its arguments are no JSON object"
+
+
+def _wrong_answer(event: ToolResult | Approval) -> str | None:
+    return _wrong_source(event) if event.call_id else "has no call id"
+
+
+def _wrong_summary(_: Summary) -> str:
+    return "a summary is written by compaction alone"
+
+
+def _wrong_kind(_: object) -> str:
+    return "is not a kind of event that can be stored"
+
+
+def _wrong_source(event: Event) -> str | None:
+    """Who is behind it, and when that was."""
+    if event.occurred_at is not None and not _is_int64(event.occurred_at):
+        return "occurred_at is not a time in microseconds"
+    return None if _is_origin(event.origin) else "has an unknown origin"
+
+
+_WRONG: Final[dict[type, Callable[[Any], str | None]]] = {
+    **dict.fromkeys((System, UserMessage, AssistantMessage), _wrong_words),
+    **dict.fromkeys((ToolResult, Approval), _wrong_answer),
+    **dict.fromkeys((Audit, Recall, Failure), _wrong_source),
+    ToolCall: _wrong_call,
+    Summary: _wrong_summary,
+}
+"""What each kind of event must keep; the rule says what is wrong, or None."""
 
 
 def _is_origin(origin: str) -> bool:

@@ -77,16 +77,14 @@ class DatabaseFile:
     def __init__(self, path: str, turnstile: FileLock) -> None:
         self.path = path
         self.turnstile = turnstile
-        self._identity = self._read_identity()
-
-    def _read_identity(self) -> tuple[int, int]:
-        found = os.lstat(self.path)
-        return found.st_dev, found.st_ino
+        opened = os.lstat(path)
+        self._device, self._inode = opened.st_dev, opened.st_ino
 
     def check(self) -> None:
         """Raises `DatabaseReplaced` when the path was unlinked or leads elsewhere (INV-03)."""
         try:
-            if self._read_identity() == self._identity:
+            found = os.lstat(self.path)
+            if found.st_ino == self._inode and found.st_dev == self._device:
                 return
         except OSError:  # nothing there, or no way to it any more
             pass

@@ -26,7 +26,7 @@ from engrain.contracts.scope import Scope
 from engrain.contracts.transcript import AppendReceipt, SourceMarks, Verification
 from engrain.contracts.workspace import Workspaces
 from engrain.rules.canonical import encode_event
-from engrain.rules.chain import SALT_BYTES, batch_link, commit_event
+from engrain.rules.chain import SALT_BYTES, EventHeader, batch_link, commit_event
 from engrain.rules.identity import event_source_mark, request_digest
 from engrain.rules.lease import HeldLease, check_authority, check_cursor, next_deadline
 from engrain.rules.validation import PairChecker, check_append
@@ -41,8 +41,10 @@ from engrain.storage.stores.sessions import resolve
 class PreparedTurn(msgspec.Struct, frozen=True):
     """A whole append, ready: nothing is encoded or hashed under the write lock but the link.
 
-    The rows lack only what the transaction knows: their sequences and the turn.
+    Its sequences follow what the lease had seen of the history, and hold if that is all of it.
     """
+
+    cursor: int | None
 
     operation_id: OperationId
     is_fresh: bool
@@ -50,7 +52,7 @@ class PreparedTurn(msgspec.Struct, frozen=True):
     turn: int | None
     events: Sequence[Event]
     rows: list[dict[str, object]]
-    headers: list[tuple[str, bytes]]
+    headers: list[EventHeader]
     size: int
 
 
@@ -102,31 +104,40 @@ class SqlTranscriptStore:
         turn: int | None,
     ) -> PreparedTurn:
         binding = lease.reveal()[0]
+        key = binding.key
         payloads = [encode_event(event) for event in events]
         size = sum(map(len, payloads))
         if size > limits.append_bytes_max:
             raise LimitExceeded("append_bytes_max", limits.append_bytes_max, size)
+        cursor = lease.cursor
+        first = (cursor or 0) + 1
+        turn_of_each = turn or first
         salts = self._ids.random_bytes(SALT_BYTES * len(events))
         rows: list[dict[str, object]] = []
-        headers = []
+        headers: list[EventHeader] = []
         for at, (event, payload) in enumerate(zip(events, payloads, strict=True)):
             kind = KIND_OF[type(event)]
             salt = salts[at * SALT_BYTES : (at + 1) * SALT_BYTES]
             commitment = commit_event(salt, payload)
-            headers.append((kind, commitment))
+            headers.append((kind, turn_of_each, commitment))
             rows.append(
                 {
-                    "scope_key": binding.key.scope,
-                    "session_key": binding.key.session,
+                    "scope_key": key.scope,
+                    "session_key": key.session,
+                    "sequence": first + at,
+                    "turn": turn_of_each,
                     "kind": kind,
                     "commitment": commitment,
                     "salt": salt,
-                    "source_mark": _source_mark(lease, event),
+                    "source_mark": None
+                    if event.source_id is None
+                    else event_source_mark(binding.secret, lease.session_id, event.source_id),
                     "payload": payload,
                 }
             )
         parts = (lease.session_id.bytes, b"" if turn is None else b"%d" % turn, *payloads)
         return PreparedTurn(
+            cursor,
             operation_id or OperationId(self._ids.uuid7()),
             operation_id is None,
             request_digest(binding.secret, "append", parts),
@@ -151,7 +162,7 @@ class SqlTranscriptStore:
         check_authority(HeldLease(*head[3:6]), digest, lease.epoch, writer.now_us)
         if binding.workspace.is_directory:
             self._workspaces.validate(binding.workspace)
-        check_cursor(lease.cursor, head[0])
+        check_cursor(prepared.cursor, head[0])
         if not prepared.is_fresh:
             check_append(prepared.events, known_calls=lease.known_calls)
         if prepared.turn is not None:
@@ -265,56 +276,43 @@ class SqlTranscriptStore:
         return self._database.write(key, body)
 
 
-def _source_mark(lease: SessionLease, event: Event) -> bytes | None:
-    if event.source_id is None:
-        return None
-    return event_source_mark(lease.reveal()[0].secret, lease.session_id, event.source_id)
-
-
 def _write_batch(
     writer: Writer, lease: SessionLease, prepared: PreparedTurn, head: Row, deadline: int
 ) -> AppendReceipt:
     key = lease.reveal()[0].key
     first = head[0] + 1
     last = head[0] + len(prepared.rows)
-    turn = prepared.turn or first
-    link = batch_link(
-        head[1],
-        lease.session_id,
-        prepared.operation_id.bytes,
-        first,
-        writer.now_us,
-        [(kind, turn, commitment) for kind, commitment in prepared.headers],
-    )
-    where = {"scope_key": key.scope, "session_key": key.session}
-    for sequence, row in enumerate(prepared.rows, first):
-        row["sequence"] = sequence
-        row["turn"] = turn
+    now = writer.now_us
+    operation_id = prepared.operation_id
+    id_bytes = operation_id.bytes
+    link = batch_link(head[1], lease.session_id, id_bytes, first, now, prepared.headers)
     writer.run_many("transcript.add_event", prepared.rows)
     writer.run(
         "transcript.add_batch",
+        scope_key=key.scope,
+        session_key=key.session,
         first_sequence=first,
         last_sequence=last,
-        recorded_at=writer.now_us,
+        recorded_at=now,
         link=link,
-        operation_id=prepared.operation_id.bytes,
+        operation_id=id_bytes,
         request_digest=prepared.request_digest,
-        **where,
     )
     writer.run(
         "transcript.advance",
+        scope_key=key.scope,
+        session_key=key.session,
         last_sequence=last,
         link=link,
-        now=writer.now_us,
+        now=now,
         deadline=deadline,
-        **where,
     )
     return AppendReceipt(
         session_id=lease.session_id,
-        operation_id=prepared.operation_id,
+        operation_id=operation_id,
         first_sequence=first,
         last_sequence=last,
-        recorded_at=writer.now_us,
+        recorded_at=now,
         link=link.hex(),
     )
 
@@ -359,7 +357,7 @@ def _advance(
     lease: SessionLease, receipt: AppendReceipt, deadline: int, events: Sequence[Event]
 ) -> None:
     lease.deadline_us = deadline
-    lease.known_calls.update(event.call_id for event in events if isinstance(event, ToolCall))
+    lease.known_calls.update([event.call_id for event in events if type(event) is ToolCall])
     if lease.cursor == receipt.first_sequence - 1:
         lease.cursor = receipt.last_sequence
 
