@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -48,8 +49,13 @@ def test_no_text_names_a_command_that_does_not_exist() -> None:
     assert [one for one in found if not is_command(one[1])] == []
 
 
-def test_no_command_is_advised_for_a_file_that_is_not_ours(engrain: Command) -> None:
-    ran = engrain("search", "x", "--db", "/etc/passwd")
+def test_no_command_is_advised_for_a_file_that_is_not_ours(
+    engrain: Command, tmp_path: Path
+) -> None:
+    foreign = tmp_path / "passwords"
+    foreign.touch()
+    foreign.chmod(0o644)
+    ran = engrain("search", "x", "--db", str(foreign))
     assert ran.code == 1
     assert "chmod" not in ran.err
-    assert "/etc/passwd: is not private (mode 0644 instead of 0600)" in ran.err
+    assert f"{foreign}: is not private (mode 0644 instead of 0600)" in ran.err

@@ -40,7 +40,8 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(params=[0, 0o077, 0o777])
-def umask(request: pytest.FixtureRequest) -> Iterator[None]:
+def umask(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
+    """What new files lose; the test's own directory is there already."""
     before = os.umask(request.param)
     yield
     os.umask(before)
