@@ -48,8 +48,9 @@ CREATE TABLE events (
     event_key INTEGER PRIMARY KEY,
     scope_key INTEGER NOT NULL,
     turn INTEGER NOT NULL,
-    kind TEXT NOT NULL CHECK (kind IN ('system', 'user_message', 'assistant_message', 'tool_call',
-        'tool_result', 'approval', 'audit', 'recall', 'summary', 'error')),
+    kind TEXT NOT NULL CHECK (kind = 'user_message' OR kind = 'assistant_message'
+        OR kind = 'tool_call' OR kind = 'tool_result' OR kind = 'recall' OR kind = 'audit'
+        OR kind = 'approval' OR kind = 'system' OR kind = 'error' OR kind = 'summary'),
     commitment BLOB NOT NULL CHECK (length(commitment) = 32),
     salt BLOB,
     source_mark BLOB,
