@@ -53,6 +53,10 @@ class BareTurns:
         )
         execute("COMMIT")
         self._next += len(payloads)
+        self.restart_log()
+
+    def restart_log(self) -> None:
+        """As the product does between turns, once the log is long enough."""
         if self._wal_pages > CHECKPOINT_PAGES:
             self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
             self._wal_pages = 0

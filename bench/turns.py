@@ -10,6 +10,7 @@ from floors import BareTurns, create_bare
 from material import as_openai_items, encode_turns, make_turns
 from report import Goal, Section, lines_of, ratio
 from run import Run
+from same_rows import SameRows
 from syncs import counted
 from timing import Loop, interleave
 
@@ -32,17 +33,22 @@ def measure(run: Run) -> Section:
     payloads = encode_turns(turns)
     create_bare(directory / "bare.sqlite3")
     bare = BareTurns(directory / "bare.sqlite3")
+    plain = SameRows(directory / "rows.sqlite3", is_hashed=False)
+    hashed = SameRows(directory / "hashed.sqlite3", is_hashed=True)
     items = as_openai_items(turns, directory / "items.json")
     with Memory.open(directory / "engrain.sqlite3") as memory, open_writer(memory) as writer:
         contestants = {
             "bare floor": Loop(lambda at: bare.append(payloads[at])),
+            "Engrain's rows alone": Loop(lambda at: plain.append_events(turns[at], payloads[at])),
+            "the same, encoded and hashed": Loop(lambda at: hashed.append_events(turns[at], ())),
             "Engrain": Loop(lambda at: writer.append(turns[at])),
             "OpenAI Agents SQLiteSession": run.peers.open(
                 "openai_turns", path=str(directory / "openai.sqlite3"), turns=str(items)
             ),
         }
         taken = interleave(contestants, rounds=rounds, block=_BLOCK, warm_up=_WARM_UP)
-    bare.close()
+    for below in (bare, plain, hashed):
+        below.close()
     section.lines = lines_of(taken, "bare floor")
     openai = ratio(taken, "Engrain", "OpenAI Agents SQLiteSession")
     section.goals = [
