@@ -147,6 +147,23 @@ def test_one_han_character_is_found_inside_a_word():
 
 
 @pytest.mark.parametrize(
+    ("text", "term"),
+    [
+        ("pizza 🍕!", "🍕"),
+        ("done✅🎉", "🎉"),
+        ("日本🍣です", "🍣"),
+        ("coffee ☕\ufe0f first", "☕"),
+        ("agreed 👍🏽", "👍"),
+        ("flown to 🇵🇹🇧🇷", "🇧🇷"),
+        ("👨\u200d👩\u200d👧 at home", "👩"),
+    ],
+)
+def test_an_emoji_is_a_word(text, term):
+    assert term in terms(text)
+    assert query_terms(term) == [term]
+
+
+@pytest.mark.parametrize(
     ("text", "alike"),
     [
         ("MARÇO", "marco"),

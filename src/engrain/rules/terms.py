@@ -1,7 +1,8 @@
 """Search terms: what a text can be found by. Owns how text is cut, not what a term weighs.
 
 Every term is a substring of the folded text (INV-18): a word cut to its stem, two neighbouring
-characters of a script that is written without spaces, or a whole identifier, date or address.
+characters of a script that is written without spaces, a whole identifier, date or address, or an
+emoji.
 """
 
 from __future__ import annotations
@@ -33,6 +34,13 @@ _MARKS: Final = (
     "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc"
     "\u0900-\u0963\u0971-\u0dff\u0f18-\u0f3f\u0f71-\u0fbc"
 )
+# Without the skin tones, which vary an emoji and make no other one.
+_EMOJI: Final = (
+    "\u00a9\u00ae\u2194-\u2199\u21a9\u21aa\u231a\u231b\u2328\u23cf\u23e9-\u23fa\u25aa\u25ab\u25b6\u25c0"
+    "\u25fb-\u25fe\u2600-\u27bf\u2934\u2935\u2b05-\u2b07\u2b1b\u2b1c\u2b50\u2b55\u3030\u303d"
+    "\U0001f000-\U0001f1e5\U0001f200-\U0001f3fa\U0001f400-\U0001faff"
+)
+_FLAG: Final = "[\U0001f1e6-\U0001f1ff]{1,2}"
 
 
 def _token_pattern(letters: str) -> str:
@@ -42,7 +50,9 @@ def _token_pattern(letters: str) -> str:
 
 _ASCII_TOKENS: Final = re.compile(_token_pattern("[a-z0-9_]+"))
 _TOKENS: Final = re.compile(
-    rf"[{_SPACELESS}]+|" + _token_pattern(rf"(?:[^\W{_SPACELESS}]|[{_MARKS}])+")
+    rf"[{_SPACELESS}]+|"
+    + _token_pattern(rf"(?:[^\W{_SPACELESS}]|[{_MARKS}])+")
+    + rf"|[{_EMOJI}]|{_FLAG}"
 )
 _IS_SPACELESS: Final = re.compile(f"[{_SPACELESS}]").match
 _IS_HAN: Final = re.compile(f"[{_HAN}]").match

@@ -92,6 +92,8 @@ class TestSearching:
             ("mail ana@example.org about parse_line()", "ana@example.org"),
             ("mail ana@example.org about parse_line()", "parse_line"),
             ("order 4711 came, 我很高兴", "4711 高兴"),
+            ("see you at the party 🎉", "🎉"),
+            ("agreed 👍🏽", "👍"),
         ],
     )
     def test_scripts_and_identifiers_are_found(self, stores: Stores, text: str, query: str) -> None:
