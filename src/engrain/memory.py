@@ -15,9 +15,10 @@ from engrain.config import Config
 from engrain.contracts.audit import AuditStore
 from engrain.contracts.clock import Clock
 from engrain.contracts.episodes import EpisodeStore
-from engrain.contracts.errors import Refused, Uncertain
+from engrain.contracts.errors import InvalidValue, Refused, Uncertain
 from engrain.contracts.ids import Ids
 from engrain.contracts.imports import FormatReader
+from engrain.contracts.text import require_text
 from engrain.contracts.workspace import Workspaces
 from engrain.services.enrichment import Enrichment
 from engrain.services.imports import Imports
@@ -48,6 +49,21 @@ def _load_readers() -> Sequence[FormatReader]:
     from engrain.formats.registry import READERS
 
     return READERS
+
+
+def _url_of(url: str | os.PathLike[str]) -> str:
+    """The path or URL as text that any driver takes."""
+    if not isinstance(url, str | os.PathLike):
+        raise InvalidValue("url", "must be a path, :memory: or postgresql://…")
+    return require_text(os.fspath(url), "url")
+
+
+def _folder_of(assets: str | os.PathLike[str] | None) -> Path | None:
+    if assets is None:
+        return None
+    if not isinstance(assets, str | os.PathLike):
+        raise InvalidValue("assets", "must be a path")
+    return Path(require_text(os.fspath(assets), "assets"))
 
 
 class Memory:
@@ -103,7 +119,7 @@ class Memory:
         cls,
         url: str | os.PathLike[str],
         *,
-        assets: Path | None = None,
+        assets: str | os.PathLike[str] | None = None,
         clock: Clock | None = None,
         ids: Ids | None = None,
         workspaces: Workspaces | None = None,
@@ -114,10 +130,10 @@ class Memory:
         Raises `DatabaseMissing`, `NewerSchema` or `UnsafeFile` with what to do about it. `clock`,
         `ids` and `workspaces` replace what the machine gives, for tests.
         """
-        where = os.fspath(url)
+        where = _url_of(url)
         time = clock or SystemClock()
         return cls(
-            open_database(where, time, assets=assets, is_clock_held=clock is not None),
+            open_database(where, time, assets=_folder_of(assets), is_clock_held=clock is not None),
             Config(url=where),
             clock=time,
             ids=ids or SystemIds(),
@@ -132,6 +148,8 @@ class Memory:
         """
         import asyncio  # the async door alone needs it, and it costs as much as all the rest
 
+        if not callable(verb):
+            raise InvalidValue("verb", "must be callable: run(memory.recall, ana, …)")
         work = functools.partial(verb, *args, **kwargs)
         future = asyncio.get_running_loop().run_in_executor(self._workers(), work)
         cancelled: asyncio.CancelledError | None = None

@@ -12,6 +12,8 @@ from typing import Literal
 
 import msgspec
 
+from engrain.contracts.text import require_text
+
 
 class _Spoken(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", gc=False
@@ -154,5 +156,9 @@ class Turn(msgspec.Struct, frozen=True):
     @classmethod
     def said(cls, text: str, *, reply: str | None = None, speaker: str | None = None) -> Turn:
         """What a user said and, when given, what the agent replied."""
+        require_text(text, "text")
+        for field, value in (("reply", reply), ("speaker", speaker)):
+            if value is not None:
+                require_text(value, field)
         said = UserMessage(text=text, speaker=speaker)
         return cls((said,) if reply is None else (said, AssistantMessage(text=reply)))

@@ -24,6 +24,13 @@ def require_id(value: UUID, field: str) -> UUID:
     return value
 
 
+def require_operation(value: OperationId | None) -> OperationId | None:
+    """The operation id that a caller chose, or None; raises `InvalidValue` for what is no UUID."""
+    if value is not None:
+        require_id(value, "operation_id")
+    return value
+
+
 class ScopeKey(msgspec.Struct, frozen=True):
     """Anchor and key of a scope: a random 63-bit number."""
 

@@ -48,7 +48,7 @@ class Origin(str):
     __slots__ = ()
 
     def __new__(cls, value: str) -> Origin:
-        if not _ORIGIN.fullmatch(value):
+        if not isinstance(value, str) or not _ORIGIN.fullmatch(value):
             raise InvalidValue("origin", "must be host, user, model, tool:NAME or import:FORMAT")
         return super().__new__(cls, value)
 

@@ -135,7 +135,10 @@ def check_append(events: Sequence[Event], *, known_calls: Container[str] = ()) -
 
 
 def _wrong_words(event: System | UserMessage | AssistantMessage) -> str | None:
-    return _wrong_source(event) if event.text.strip() else "has no text"
+    words: object = event.text
+    if not isinstance(words, str):
+        return "its text is no text"
+    return _wrong_source(event) if words.strip() else "has no text"
 
 
 def _wrong_call(call: ToolCall) -> str | None:
@@ -181,13 +184,10 @@ _WRONG: Final[dict[type, Callable[[Any], str | None]]] = {
 
 
 def _is_origin(origin: str) -> bool:
-    if origin in _PLAIN_ORIGINS:
-        return True
     try:
-        Origin(origin)
+        return origin in _PLAIN_ORIGINS or bool(Origin(origin))
     except (InvalidValue, TypeError):
         return False
-    return True
 
 
 def _is_int64(value: object) -> bool:
@@ -218,6 +218,8 @@ def check_episode(episode: NewEpisode) -> None:
     Its text is clean, not blank and at most `episode_text_bytes_max`; importance lies in 0..1;
     sequences, ordinal and times are in order and in range; labels and speaker keep their bounds.
     """
+    if not isinstance(episode, NewEpisode):
+        raise InvalidValue("episodes", "must each be a NewEpisode")
     require_short_text(episode.text, "episode_text", limits.episode_text_bytes_max)
     if episode.speaker is not None:
         require_short_text(episode.speaker, "speaker", limits.title_bytes_max)

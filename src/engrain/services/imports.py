@@ -29,6 +29,7 @@ from engrain.contracts.imports import (
     UNREADABLE_FOLDER,
     FormatReader,
     ImportItem,
+    ImportPath,
     ImportReport,
     Progress,
     SessionBegins,
@@ -41,9 +42,9 @@ from engrain.contracts.imports import (
 from engrain.contracts.leases import LeaseStore
 from engrain.contracts.scope import Scope
 from engrain.contracts.sessions import SessionStore
-from engrain.contracts.text import repair_text
+from engrain.contracts.text import repair_text, require_text
 from engrain.contracts.transcript import TranscriptStore
-from engrain.contracts.workspace import DEFAULT_WORKSPACE, Workspace
+from engrain.contracts.workspace import DEFAULT_WORKSPACE, Workspace, named_workspace
 from engrain.services.enrichment import Enrichment
 from engrain.services.intake import ImportStores, Intake, surely
 from engrain.services.progress import Meter
@@ -76,15 +77,16 @@ class Imports:
     def run(
         self,
         scope: Scope,
-        path: Path,
+        path: ImportPath,
         *,
         format: str = AUTO,
-        workspace: Workspace = DEFAULT_WORKSPACE,
+        workspace: Workspace | str = DEFAULT_WORKSPACE,
         progress: Progress | None = None,
         report: ImportReport | None = None,
     ) -> ImportReport:
         """Imports a file, a folder or a zip, and extracts episodes of what is new.
 
+        New sessions belong to `workspace`: a name, or what `memory.sessions.workspace` gave.
         One bad line, file or session never fails the rest: it is counted in the report. The same
         path again changes nothing; a grown one adds what is new. `report` is filled as the work
         goes on, so that a caller who is interrupted can say what was done. `UnknownFormat` and
@@ -92,6 +94,7 @@ class Imports:
         import; run again, it goes on from there (INV-16).
         """
         report = report if report is not None else ImportReport()
+        path, bound = _path_of(path), _workspace_of(workspace)
         readers = self._readers_of(format)
         with Sources(path) as found:
             sources = list(found)
@@ -100,7 +103,7 @@ class Imports:
                 if isinstance(source, Skipped):
                     _File(source.where, report).leave_out(source)
                 else:
-                    self._import_file(_Job(scope, workspace, report, meter), source, readers)
+                    self._import_file(_Job(scope, bound, report, meter), source, readers)
         if not report.files:
             _check_any(path, report)
         return report
@@ -224,6 +227,18 @@ class _File:
         if not self._has_failed:
             self._report.failed.append((self._name, code))
         self._has_failed = True
+
+
+def _path_of(path: ImportPath) -> Path:
+    if not isinstance(path, Path | str):
+        raise InvalidValue("path", "must be a path")
+    return Path(path)
+
+
+def _workspace_of(workspace: Workspace | str) -> Workspace:
+    if isinstance(workspace, Workspace):
+        return workspace
+    return named_workspace(require_text(workspace, "workspace"))
 
 
 def _reader_of(source: SourceFile, readers: Sequence[FormatReader]) -> FormatReader | None:

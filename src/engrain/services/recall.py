@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from engrain.contracts import limits
+from engrain.contracts.arguments import require_whole
 from engrain.contracts.episodes import EpisodeStore, Hit
 from engrain.contracts.errors import InvalidValue
 from engrain.contracts.events import Recall as RecallEvent
@@ -57,19 +58,41 @@ class Recall:
         empty. With `session`, what was given is recorded there as a `recall` event, so that it is
         never learned again as fresh evidence.
         """
-        if budget_tokens < 0:
-            raise InvalidValue("budget_tokens", "must not be negative")
-        if session is not None and session.scope != scope:
-            raise InvalidValue("session", "belongs to another scope")
+        require_whole(budget_tokens, "budget_tokens")
+        if not isinstance(turn, str):
+            raise InvalidValue("turn", "must be text")
+        if session is not None:
+            _check_session(session, scope)
         asked = repair_text(turn)[0][: limits.query_bytes_max // 4]
         hits = self._episodes.search(scope, asked, limit=CANDIDATES_MAX, with_neighbours=True)
         distinct = _without_near_duplicates(hits)
-        block = _fill(distinct, budget_tokens, counter)
+        block = _fill(distinct, budget_tokens, _checked(counter))
         if merged := len(hits) - len(distinct):
             block = _with_omission(block, Omission("near_duplicate", merged))
         if session is not None and block.items:
             session.append((_recorded(block),))
         return block
+
+
+def _check_session(session: SessionWriter, scope: Scope) -> None:
+    if not hasattr(session, "scope"):
+        raise InvalidValue("session", "must be the writer that sessions.lease gave")
+    if session.scope != scope:
+        raise InvalidValue("session", "belongs to another scope")
+
+
+def _checked(counter: TokenCounter) -> TokenCounter:
+    """The counter, refused where it gives no number."""
+    if not callable(counter):
+        raise InvalidValue("counter", "must be callable: text to its number of tokens")
+
+    def count(text: str) -> int:
+        found = counter(text)
+        if not hasattr(found, "__float__"):
+            raise InvalidValue("counter", "must give a number of tokens")
+        return found
+
+    return counter if counter is estimate_tokens else count
 
 
 def _fill(hits: Sequence[Hit], budget_tokens: int, counter: TokenCounter) -> RecallBlock:

@@ -7,14 +7,16 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from engrain.contracts.errors import EngrainError
+from engrain.contracts.arguments import require_sequence, require_whole
+from engrain.contracts.errors import EngrainError, InvalidValue
 from engrain.contracts.events import Event, StoredEvent, Turn
 from engrain.contracts.forks import ForkRequest, ForkStore
-from engrain.contracts.ids import OperationId, SessionId
+from engrain.contracts.ids import OperationId, SessionId, require_operation
 from engrain.contracts.leases import LeaseStore, SessionLease
 from engrain.contracts.scope import Scope
 from engrain.contracts.sessions import Session, SessionPage, SessionStore
 from engrain.contracts.snapshots import SessionSnapshot, SnapshotStore
+from engrain.contracts.text import require_text
 from engrain.contracts.transcript import AppendReceipt, TranscriptStore, Verification
 from engrain.contracts.workspace import DEFAULT_WORKSPACE, Workspace, Workspaces, named_workspace
 
@@ -67,7 +69,9 @@ class SessionWriter:
         Raises `Uncertain` when the acknowledgement was lost: repeat with its `operation_id`.
         """
         events = turn.events if isinstance(turn, Turn) else turn
-        return self._transcript.append_turn(self._lease, events, operation_id=operation_id)
+        require_sequence(events, "turn", "events, or a Turn of them")
+        operation = require_operation(operation_id)
+        return self._transcript.append_turn(self._lease, events, operation_id=operation)
 
     def bind_snapshot(self, snapshot: SessionSnapshot) -> None:
         """Writes the snapshot of an empty session, else demands the identical one."""
@@ -137,9 +141,8 @@ class Sessions:
         operation_id: OperationId | None = None,
     ) -> Session:
         """A new empty session, durable when it returns. A `Path` binds that directory."""
-        return self._sessions.start(
-            scope, self.workspace(workspace), title=title, operation_id=operation_id
-        )
+        bound, operation = self.workspace(workspace), require_operation(operation_id)
+        return self._sessions.start(scope, bound, title=title, operation_id=operation)
 
     def workspace(self, workspace: WorkspaceLike) -> Workspace:
         """The workspace that a name or a directory stands for, with the directory's identity."""
@@ -147,7 +150,7 @@ class Sessions:
             return DEFAULT_WORKSPACE
         if isinstance(workspace, Path):
             return self._workspaces.read(str(workspace))
-        return named_workspace(workspace)
+        return named_workspace(require_text(workspace, "workspace"))
 
     def read(self, scope: Scope, session_id: SessionId) -> Session:
         """The session; `NotFound` when there is none in this scope."""
@@ -194,6 +197,9 @@ class Sessions:
         self, scope: Scope, session_id: SessionId, *, after: int = 0, limit: int | None = None
     ) -> Iterator[StoredEvent]:
         """Events past the sequence `after`, without a lease."""
+        require_whole(after, "after")
+        if limit is not None:
+            require_whole(limit, "limit")
         return self._transcript.iter_events(scope, session_id, after=after, limit=limit)
 
     def set_title(
@@ -205,7 +211,9 @@ class Sessions:
         operation_id: OperationId | None = None,
     ) -> Session:
         """Names the session anew."""
-        return self._sessions.set_title(scope, session_id, title, operation_id=operation_id)
+        require_text(title, "title")
+        operation = require_operation(operation_id)
+        return self._sessions.set_title(scope, session_id, title, operation_id=operation)
 
     def read_snapshot(self, scope: Scope, session_id: SessionId) -> SessionSnapshot:
         """What the session was made with; `NotFound` when nothing was bound."""
@@ -223,7 +231,8 @@ class Sessions:
     ) -> Session:
         """A new session from the verified prefix that ends at `through`, or from all of it."""
         request = ForkRequest(through=through, title=title, snapshot=snapshot)
-        return self._forks.fork(scope, session_id, request, operation_id=operation_id)
+        operation = require_operation(operation_id)
+        return self._forks.fork(scope, session_id, request, operation_id=operation)
 
     def verify(self, scope: Scope, session_id: SessionId) -> Verification:
         """Recomputes the whole hash chain; `Corrupt` at the first link that does not hold."""
@@ -249,5 +258,8 @@ class Sessions:
         `InvalidValue` for a session of a named workspace, which has no directory to move from;
         `SessionBusy` while one of them has a writer.
         """
+        if not isinstance(directory, Path):
+            raise InvalidValue("directory", "must be a Path")
         workspace = self._workspaces.read(str(directory))
-        return self._sessions.relink(scope, session_id, workspace, operation_id=operation_id)
+        operation = require_operation(operation_id)
+        return self._sessions.relink(scope, session_id, workspace, operation_id=operation)

@@ -6,10 +6,11 @@ import re
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 from engrain.contracts import limits
 from engrain.contracts.clock import Clock
-from engrain.contracts.errors import Busy, Refused, UnsupportedSystem
+from engrain.contracts.errors import Busy, InvalidValue, Refused, UnsupportedSystem
 from engrain.contracts.faults import reach
 from engrain.storage.migrate import Applied, Migration, load_migrations, migrate
 from engrain.storage.postgres.database import (
@@ -65,6 +66,7 @@ def open_url(
     url: str, clock: Clock | None = None, *, migrations: tuple[Migration, ...] = MIGRATIONS
 ) -> PostgresDatabase:
     """The database at `url`; `clock` replaces the server's clock."""
+    _check_url(url)
     try:
         _upgrade(url, migrations)
     except psycopg.errors.LockNotAvailable as error:
@@ -80,6 +82,18 @@ def open_url(
     except psycopg.Error as error:
         raise translate_error(error) from error
     return PostgresDatabase(url, clock)
+
+
+def _check_url(url: str) -> None:
+    """Raises `InvalidValue` for what libpq cannot read; its own words could quote the password."""
+    try:
+        port = str(conninfo_to_dict(url).get("port") or 1)
+    except psycopg.ProgrammingError:
+        raise InvalidValue(
+            "url", "must be postgresql://USER:PASSWORD@HOST/NAME, other characters as %XX"
+        ) from None
+    if not all(one.isdecimal() and 0 < int(one) < 65_536 for one in port.split(",") if one):
+        raise InvalidValue("url", "a port is 1 to 65,535")
 
 
 def _upgrade(url: str, migrations: tuple[Migration, ...]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from engrain.contracts import limits
+from engrain.contracts.arguments import require_whole
 from engrain.contracts.audit import AuditEntry
 from engrain.contracts.errors import Corrupt, EngrainError, InvalidValue
 from engrain.contracts.ids import ScopeKey
@@ -39,8 +40,7 @@ class SqlAuditStore:
 
     def list(self, scope: Scope, *, after: int = 0, limit: int = 100) -> tuple[AuditEntry, ...]:
         check_page_limit(limit)
-        if not 0 <= after <= limits.json_integer_max:
-            raise InvalidValue("after", "must be the number of an entry, or 0")
+        require_whole(after, "after")
         known = self._scopes.find(scope)
         if known is None:
             return ()
@@ -83,8 +83,8 @@ def add_entry(
 def check_entry(name: str, facts: Mapping[str, str | int]) -> None:
     """Raises unless the entry can be read back: short names, short text and whole numbers."""
     require_short_text(name, "name", limits.label_bytes_max)
-    if len(facts) > limits.labels_max:
-        raise InvalidValue("facts", f"at most {limits.labels_max} in one entry")
+    if not isinstance(facts, Mapping) or len(facts) > limits.labels_max:
+        raise InvalidValue("facts", f"must be at most {limits.labels_max} by name in one entry")
     for key, value in facts.items():
         require_short_text(key, "facts", limits.label_bytes_max)
         if not (_is_short_text(value) if isinstance(value, str) else _is_int64(value)):

@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 
 from engrain.contracts import limits
+from engrain.contracts.arguments import require_sequence, require_whole
 from engrain.contracts.episodes import (
     Episode,
     EpisodePage,
@@ -68,6 +69,9 @@ class SqlEpisodeStore:
         *,
         extracted_through: int | None = None,
     ) -> EpisodeReceipt:
+        require_sequence(episodes, "episodes", "NewEpisode")
+        if extracted_through is not None:
+            require_whole(extracted_through, "extracted_through")
         if len(episodes) > limits.episode_append_max:
             raise LimitExceeded("episode_append_max", limits.episode_append_max, len(episodes))
         known, key = resolve(self._database, self._scopes, scope, session_id)
@@ -133,8 +137,9 @@ class SqlEpisodeStore:
     def search(
         self, scope: Scope, query: str, *, limit: int = 20, with_neighbours: bool = False
     ) -> tuple[Hit, ...]:
-        if not 1 <= limit <= limits.search_limit_max:
-            raise InvalidValue("limit", f"must be 1 to {limits.search_limit_max}")
+        require_whole(limit, "limit", least=1, most=limits.search_limit_max)
+        if not isinstance(query, str):
+            raise InvalidValue("query", "must be text")
         size = len(query.encode(errors="surrogatepass"))
         if size > limits.query_bytes_max:
             raise LimitExceeded("query_bytes_max", limits.query_bytes_max, size)
@@ -150,6 +155,9 @@ class SqlEpisodeStore:
             return _show(reader, known.key, ranked, limit)
 
     def tombstone(self, scope: Scope, episode_ids: Sequence[EpisodeId]) -> int:
+        require_sequence(episode_ids, "episode_ids", "ids")
+        for one in episode_ids:
+            require_id(one, "episode_id")
         known = self._scopes.find(scope)
         if known is None:
             return 0

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from engrain.contracts import limits
-from engrain.contracts.errors import InvalidValue
+from engrain.contracts.arguments import require_whole
 
 
 def check_page_limit(limit: int) -> None:
     """A page holds 1 to `page_items_max` items."""
-    if not 1 <= limit <= limits.page_items_max:
-        raise InvalidValue("limit", f"must be 1 to {limits.page_items_max:,}")
+    require_whole(limit, "limit", least=1, most=limits.page_items_max)
