@@ -6,13 +6,18 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import apsw
+import psycopg
 import pytest
 
 from apps.conftest import Command, Ran, in_a_process
 from engrain import Memory, Scope
+from engrain.contracts import faults
 
 INTERRUPTED = Path(__file__).with_name("interrupted.py")
 ANA = Scope(org="local", user="ana")
@@ -137,6 +142,49 @@ def test_ctrl_c_keeps_what_was_done_and_says_so(
     again = import_until("SIGINT", 0, export, db)
     assert again.json["events_known"] == kept
     assert_whole(contents(db), undisturbed)
+
+
+@contextmanager
+def lost_from(at: int, error: Exception) -> Iterator[None]:
+    """From the `at`-th commit on nothing becomes durable any more."""
+    seen: list[str] = []
+
+    def hook(name: str) -> None:
+        seen.append(name)
+        if seen.count("commit.before") >= at and name == "commit.before":
+            raise error
+
+    faults.arm(hook)
+    try:
+        yield
+    finally:
+        faults.arm(None)
+
+
+@pytest.mark.invariant("INV-16")
+def test_import_whose_database_fails_says_why_what_is_kept_and_that_it_can_be_repeated(
+    db: str, export: Path, undisturbed: dict[str, Any], engrain: Command
+) -> None:
+    is_sqlite = "://" not in db
+    error = apsw.FullError("x") if is_sqlite else psycopg.OperationalError("x")
+    why = "the disk is full" if is_sqlite else "OperationalError"
+    with lost_from(22, error):
+        stopped = engrain("import", export, "--db", db, "--json")
+    assert (stopped.code, stopped.out, stopped.error["code"]) == (4, "", "uncertain")
+    report = stopped.error["report"]
+    assert report["events_new"] > 0
+    assert stopped.error["message"] == (
+        f"the commit was not acknowledged ({why}); "
+        f"{report['sessions_new']:,} new sessions and {report['events_new']:,} new events are "
+        "kept; the same command again is safe and goes on from there"
+    )
+    assert engrain("import", export, "--db", db).code == 0
+    assert_whole(contents(db), undisturbed)
+
+
+def test_import_that_cannot_begin_speaks_of_nothing_kept(engrain: Command) -> None:
+    ran = engrain("import", "nowhere.json")
+    assert "kept" not in ran.err
 
 
 def test_reader_that_goes_away_ends_the_command_quietly(imported: Command) -> None:

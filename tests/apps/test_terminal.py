@@ -125,9 +125,9 @@ def bar_on_a_terminal(
     monkeypatch.setenv("TERM", "xterm-256color")
     with open(theirs, "w") as stream:  # noqa: PTH123  (a descriptor has no path)
         monkeypatch.setattr(sys, "stderr", stream)
-        with Bar("importing", is_quiet=is_quiet, patience_s=patience_s) as bar:
+        with Bar(is_quiet=is_quiet, patience_s=patience_s) as bar:
             for part in range(5):
-                bar(part * 10**6, 4 * 10**6)
+                bar(part * 10**6, 4 * 10**6, "indexing" if part > 2 else "reading")
     monkeypatch.undo()
     seen = b"".join(iter(lambda: _read(ours), b"")).decode()
     os.close(ours)
@@ -138,7 +138,7 @@ def test_progress_is_drawn_on_a_terminal_and_gone_at_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen = bar_on_a_terminal(monkeypatch)
-    assert "importing" in seen and "4.0/4.0 MB" in seen
+    assert "importing" in seen and "indexing" in seen and "100%" in seen
     assert seen.endswith("\x1b[1A\x1b[2K") or seen.rstrip("\r\n").endswith("\x1b[2K")
 
 
@@ -152,9 +152,32 @@ def test_quick_work_draws_no_progress(home: Path) -> None:
 
 
 def test_progress_is_for_people_alone(capfd: pytest.CaptureFixture[str]) -> None:
-    with Bar("importing", is_quiet=False, patience_s=0) as bar:
-        bar(1, 2)
+    with Bar(is_quiet=False, patience_s=0) as bar:
+        bar(1, 2, "reading")
     assert capfd.readouterr() == ("", "")
+
+
+def test_progress_appears_though_nothing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = pty.openpty()
+    monkeypatch.setenv("TERM", "xterm-256color")
+    with open(theirs, "w") as stream:  # noqa: PTH123  (a descriptor has no path)
+        monkeypatch.setattr(sys, "stderr", stream)
+        with Bar(is_quiet=False, patience_s=0.01):
+            seen = b""
+            while b"importing" not in seen:
+                seen += _read(ours)
+        monkeypatch.undo()
+    os.close(ours)
+
+
+@pytest.mark.parametrize(("is_quiet", "said"), [(False, 1), (True, 0)])
+def test_that_it_waits_is_said_once_without_a_terminal_too(
+    is_quiet: bool, said: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with Bar(is_quiet=is_quiet) as bar:
+        for _ in range(3):
+            bar(1, 2, "waiting")
+    assert capfd.readouterr().err == "waiting for another import of the same\n" * said
 
 
 def test_times_are_local_and_name_their_zone(imported: Command) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from engrain import Memory
 from engrain.contracts import limits
+from engrain.contracts.imports import Doing
 from engrain.testing.clock import HeldClock
 from engrain.testing.engines import Engine, PostgresEngine, SqliteFileEngine
 from engrain.testing.races import Racers
@@ -69,6 +70,11 @@ def slow_file(folder: Path) -> Path:
     )
 
 
+def is_read(done: int, total: int) -> bool:
+    """Whether the last chunk was read: twice is two thirds, since indexing is the third round."""
+    return done == 2 * total // 3
+
+
 @pytest.mark.invariant("INV-10")
 @pytest.mark.invariant("INV-16")
 def test_an_import_that_was_overtaken_while_it_slept_adds_nothing_twice(
@@ -77,8 +83,8 @@ def test_an_import_that_was_overtaken_while_it_slept_adds_nothing_twice(
     clock = HeldClock(START_US)
     overtaken: list[int] = []
 
-    def overtake(done: int, total: int) -> None:
-        if done == total and not overtaken:
+    def overtake(done: int, total: int, _: Doing) -> None:
+        if is_read(done, total) and not overtaken:
             overtaken.append(len(texts_of(memory)[None]))
             clock.advance(limits.import_lease_ttl_us + 1)
             with Memory.open(url, clock=clock) as other:
@@ -111,8 +117,8 @@ def test_an_import_leaves_a_session_to_the_writer_who_took_it_over(
     clock = HeldClock(START_US)
     taken = []
 
-    def take(done: int, total: int) -> None:
-        if done == total and not taken:
+    def take(done: int, total: int, _: Doing) -> None:
+        if is_read(done, total) and not taken:
             clock.advance(limits.import_lease_ttl_us + 1)
             (session,) = memory.sessions.list(ANA).items
             taken.append(memory.sessions.lease(ANA, session.id))
@@ -123,4 +129,24 @@ def test_an_import_leaves_a_session_to_the_writer_who_took_it_over(
         assert texts_of(memory) == {None: [f"line {at}" for at in range(1, 9)]}
         taken[0].release()
         assert memory.imports.run(ANA, slow_file).events_new == 12
+        assert texts_of(memory) == {None: [f"line {at}" for at in range(1, 21)]}
+
+
+def test_an_import_that_waits_for_another_says_so(url: str, slow_file: Path) -> None:
+    clock = HeldClock(START_US)
+    doings: list[Doing] = []
+
+    def tell(_done: int, _total: int, doing: Doing) -> None:
+        doings.append(doing)
+        if doing == "waiting":
+            clock.advance(limits.import_lease_ttl_us + 1)
+
+    def meet(done: int, total: int, _: Doing) -> None:
+        if is_read(done, total) and not doings:
+            with Memory.open(url, clock=clock) as other:
+                assert other.imports.run(ANA, slow_file, progress=tell).events_new == 12
+
+    with Memory.open(url, clock=clock) as memory:
+        assert memory.imports.run(ANA, slow_file, progress=meet).events_new == 8
+        assert doings.count("waiting") == 1
         assert texts_of(memory) == {None: [f"line {at}" for at in range(1, 21)]}

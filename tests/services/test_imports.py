@@ -13,7 +13,7 @@ import pytest
 
 from engrain import Memory, NotFound, Scope
 from engrain.contracts.errors import InvalidValue, LimitExceeded, UnknownFormat, UnsafeFile
-from engrain.contracts.imports import SkippedPlace, SourceFile
+from engrain.contracts.imports import Doing, SkippedPlace, SourceFile
 from engrain.services.progress import Meter
 from services.exports import (
     ANA,
@@ -284,22 +284,34 @@ def test_progress_never_goes_back_and_ends_at_the_whole(quick_memory: Memory, fo
     write_lines(folder / "b.jsonl", *(code_line(at, "x" * 3_000) for at in range(1, 300)))
     (folder / "c.bin").write_bytes(b"\0" * 100_000)
     told: list[tuple[int, int]] = []
-    quick_memory.imports.run(ANA, folder, progress=lambda done, total: told.append((done, total)))
+    doings: list[Doing] = []
+
+    def tell(done: int, total: int, doing: Doing) -> None:
+        told.append((done, total))
+        doings.append(doing)
+
+    quick_memory.imports.run(ANA, folder, progress=tell)
     size = sum(path.stat().st_size for path in folder.iterdir())
     assert {total for _, total in told} == {size}
     assert [done for done, _ in told] == sorted(done for done, _ in told)
     assert told[-1] == (size, size)
     assert len({done for done, _ in told}) >= 4
+    assert doings.count("indexing") == 101, "each session of each file"
+    assert doings.index("reading") < doings.index("indexing")
 
 
-def test_a_file_that_is_read_twice_is_half_done_after_the_first_time() -> None:
+def test_indexing_a_file_is_as_much_work_as_reading_it_once_more() -> None:
     told: list[int] = []
     source = SourceFile(name="x", size=1_000_000, open=lambda: io.BytesIO(b"x" * 1_000_000))
-    watched = Meter(1_000_000, lambda done, _: told.append(done)).watch(source, passes=2)
-    for _ in range(2):
+    meter = Meter(1_000_000, lambda done, *_: told.append(done))
+    watched = meter.watch(source, passes=2)
+    for read in (333_333, 666_666):
         with watched.open() as stream:
             stream.read()
-    assert 500_000 in told
+        assert told[-1] == read
+    meter.index(2, 4)
+    assert told[-1] == 833_333
+    meter.finish(source)
     assert told[-1] == 1_000_000
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol
+from typing import BinaryIO, Final, Literal, Protocol
 
 import msgspec
 
@@ -136,7 +136,13 @@ def is_damage(why: str) -> bool:
     return why in DAMAGE or why.startswith(REFUSED)
 
 
-Progress = Callable[[int, int], None]
-"""Called with (bytes read, bytes in all)."""
+Doing = Literal["reading", "indexing", "waiting"]
+"""What an import does: reads a file, indexes what was in it, or waits for another import of it."""
+
+Progress = Callable[[int, int, Doing], None]
+"""Called with how much of the work is done, of how much, in bytes of the files, and what is done.
+
+Indexing a file counts as reading it once more.
+"""
 
 ImportPath = Path | str

@@ -123,14 +123,15 @@ class Imports:
 
     def _fill(self, job: _Job, file: _File, reader: FormatReader, source: SourceFile) -> None:
         place = (job.scope, job.workspace, reader.name)
-        intake = Intake(place, self._stores, job.report)
+        intake = Intake(place, self._stores, job.report, on_wait=job.meter.wait)
         try:
             for item in file.items(reader, source):
                 file.take(item, intake)
         finally:
             intake.close()
         file.end()
-        for session_id in intake.sessions:
+        for done, session_id in enumerate(intake.sessions):
+            job.meter.index(done, len(intake.sessions))
             job.report.episodes_new += self._extract(job.scope, session_id)
 
     def _extract(self, scope: Scope, session_id: SessionId) -> int:
@@ -232,6 +233,8 @@ class _File:
 def _path_of(path: ImportPath) -> Path:
     if not isinstance(path, Path | str):
         raise InvalidValue("path", "must be a path")
+    if isinstance(path, str) and not path:  # a variable that was never set is no folder
+        raise InvalidValue("path", "must not be empty")
     return Path(path)
 
 

@@ -65,12 +65,21 @@ class Intake:
     """Takes one file's turns in. At most `_OPEN_MAX` sessions are held at a time."""
 
     def __init__(
-        self, place: tuple[Scope, Workspace, str], stores: ImportStores, report: ImportReport
+        self,
+        place: tuple[Scope, Workspace, str],
+        stores: ImportStores,
+        report: ImportReport,
+        *,
+        on_wait: Callable[[], None],
     ) -> None:
-        """`place` is the scope, the workspace of new sessions, and the format of the file."""
+        """`place` is the scope, the workspace of new sessions, and the format of the file.
+
+        `on_wait` is called while another import holds a session that this one has turns for.
+        """
         self._scope, self._workspace, self._format = place
         self._stores = stores
         self._report = report
+        self._on_wait = on_wait
         self._fillings: dict[str, _Filling] = {}
         self.sessions: dict[SessionId, None] = {}
         """Sessions of this file, in its order."""
@@ -163,6 +172,7 @@ class Intake:
                 wait_s = error.retry_after_s or _BUSY_STEP_S
                 if time.monotonic() + wait_s > give_up_at:
                     raise
+                self._on_wait()
                 self._free_all()  # who waits for others must not make them wait
                 time.sleep(min(wait_s, _BUSY_STEP_S))
 

@@ -47,6 +47,16 @@ class Interrupted(KeyboardInterrupt):
         self.facts = facts
 
 
+class Halted(Exception):
+    """An error amid long work, with a word on what was done before it."""
+
+    def __init__(self, error: EngrainError, done: str, **facts: object) -> None:
+        super().__init__(done)
+        self.error = error
+        self.done = done
+        self.facts = facts
+
+
 _EXIT_CODES: Final[dict[type[BaseException], ExitCode]] = {
     CycloptsError: ExitCode.USAGE,
     InvalidValue: ExitCode.USAGE,
@@ -58,6 +68,8 @@ _EXIT_CODES: Final[dict[type[BaseException], ExitCode]] = {
 
 def exit_code_of(error: BaseException) -> ExitCode:
     """The code of the nearest class that has one; whatever has none has failed."""
+    if isinstance(error, Halted):
+        return exit_code_of(error.error)
     for kind in type(error).__mro__:
         if kind in _EXIT_CODES:
             return _EXIT_CODES[kind]
@@ -68,6 +80,9 @@ def facts_of(error: BaseException) -> dict[str, object]:
     """`code`, `message`, and whatever else is known, ready for JSON."""
     if isinstance(error, EngrainError):
         return error.facts()
+    if isinstance(error, Halted):
+        facts = error.error.facts()
+        return facts | {"message": f"{facts['message']}; {error.done}"} | error.facts
     if isinstance(error, CycloptsError):
         return _record("wrong_usage", f"{error} See: {_help_for(error)}")
     if isinstance(error, Interrupted):

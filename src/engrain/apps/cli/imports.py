@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from engrain.apps.cli.errors import ExitCode, Interrupted
+from engrain.apps.cli.errors import ExitCode, Halted, Interrupted
 from engrain.apps.cli.options import DEFAULTS, Options, open_memory, scope_of
 from engrain.apps.cli.output import Screen, give
 from engrain.apps.cli.progress import Bar
@@ -18,7 +17,7 @@ Format = Literal["auto", "archive", "claude_code", "claude", "chatgpt", "locomo"
 
 
 def import_(
-    path: Path,
+    path: str,
     /,
     *,
     format: Format = "auto",
@@ -47,10 +46,11 @@ def import_(
     workspace
         Name of the workspace that new sessions belong to [default: default].
     """
+    from engrain.contracts.errors import EngrainError, NotFound, Refused
     from engrain.contracts.imports import ImportReport
 
     report = ImportReport()
-    with open_memory(options) as memory, Bar("importing", is_quiet=options.json) as bar:
+    with open_memory(options) as memory, Bar(is_quiet=options.json) as bar:
         try:
             memory.imports.run(
                 scope_of(options),
@@ -62,6 +62,10 @@ def import_(
             )
         except KeyboardInterrupt:
             raise Interrupted(_done_so_far(report), report=report) from None
+        except (NotFound, Refused):  # the path is wrong: nothing of it was read
+            raise
+        except EngrainError as error:
+            raise Halted(error, _done_so_far(report), report=report) from error
     give(report, lambda screen: _show(screen, path, report), is_json=options.json)
     return _exit_code(report)
 
@@ -75,13 +79,13 @@ def _exit_code(report: ImportReport) -> ExitCode:
 def _done_so_far(report: ImportReport) -> str:
     return (
         f"{report.sessions_new:,} new sessions and {report.events_new:,} new events are kept; "
-        "the same command again goes on from there"
+        "the same command again is safe and goes on from there"
     )
 
 
-def _show(screen: Screen, path: Path, report: ImportReport) -> None:
+def _show(screen: Screen, path: str, report: ImportReport) -> None:
     pairs = [
-        ("imported", str(path)),
+        ("imported", path),
         ("files", f"{report.files:,}{_words(report.formats)}"),
         ("sessions", f"{report.sessions_new:,} new, {report.sessions_known:,} known"),
         ("events", f"{report.events_new:,} new, {report.events_known:,} known"),

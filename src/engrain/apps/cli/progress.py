@@ -4,36 +4,55 @@ from __future__ import annotations
 
 import sys
 import time
+from threading import Lock, Timer
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from engrain.apps.cli.output import is_terminal
+from engrain.apps.cli.output import is_terminal, note
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+    from engrain.contracts.imports import Doing
+
 PATIENCE_S: Final = 1.0
+_WORDS: Final[dict[Doing, str]] = {
+    "reading": "importing",
+    "indexing": "indexing",
+    "waiting": "waiting for another import of the same",
+}
 
 
 class Bar:
-    """Call it with (done, in all), in bytes. It is gone when the `with` block ends."""
+    """Call it with what is done, of how much, and what is being done.
 
-    def __init__(self, what: str, *, is_quiet: bool, patience_s: float = PATIENCE_S) -> None:
-        self._what = what
-        self._patience_s = patience_s
+    It appears after a second, even when nothing is reported then, and is gone when the `with`
+    block ends. That the work waits for another is said without a terminal too, once.
+    """
+
+    def __init__(self, *, is_quiet: bool, patience_s: float = PATIENCE_S) -> None:
+        self._is_quiet = is_quiet
         self._is_shown = not is_quiet and is_terminal(sys.stderr)
-        self._started_s = time.monotonic()
+        self._has_waited = False
+        self._lock = Lock()
+        self._seen: tuple[int, int, Doing] = (0, 0, "reading")
         self._drawn: tuple[Progress, TaskID] | None = None
+        self._due_s = time.monotonic() + patience_s
+        self._timer = Timer(patience_s, self._draw)
+        self._timer.daemon = True
 
-    def __call__(self, done: int, total: int) -> None:
-        if self._drawn is None:
-            if not self._is_shown or time.monotonic() - self._started_s < self._patience_s:
-                return
-            self._drawn = _draw(self._what)
-        progress, task = self._drawn
-        progress.update(task, completed=done, total=total)
+    def __call__(self, done: int, total: int, doing: Doing) -> None:
+        self._seen = (done, total, doing)
+        if self._is_shown:
+            if time.monotonic() >= self._due_s:
+                self._draw()
+        elif doing == "waiting" and not (self._is_quiet or self._has_waited):
+            self._has_waited = True
+            note(_WORDS[doing])
 
     def __enter__(self) -> Bar:
+        if self._is_shown:
+            self._timer.start()
         return self
 
     def __exit__(
@@ -42,25 +61,39 @@ class Bar:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._drawn is not None:
-            self._drawn[0].stop()
+        self._timer.cancel()
+        with self._lock:
+            self._is_shown = False
+            if self._drawn is not None:
+                self._drawn[0].stop()
+
+    def _draw(self) -> None:
+        with self._lock:
+            if not self._is_shown:
+                return
+            done, total, doing = self._seen
+            self._drawn = self._drawn or _begin()
+            progress, task = self._drawn
+            is_news = progress.tasks[0].description != (words := _WORDS[doing])
+            progress.update(
+                task, completed=done, total=total or None, description=words, refresh=is_news
+            )
 
 
-def _draw(what: str) -> tuple[Progress, TaskID]:
+def _begin() -> tuple[Progress, TaskID]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
-        DownloadColumn,
         Progress,
-        RenderableColumn,
+        TaskProgressColumn,
+        TextColumn,
         TimeRemainingColumn,
     )
-    from rich.text import Text
 
     progress = Progress(
-        RenderableColumn(Text(what)),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
-        DownloadColumn(),
+        TaskProgressColumn(),
         TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,

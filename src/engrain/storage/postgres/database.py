@@ -164,7 +164,9 @@ class PostgresDatabase:
         except PoolClosed:
             raise Refused("the memory is closed") from None
         except PoolTimeout:
-            raise Busy("no connection became free within the wait", retry_after_s=0.5) from None
+            raise Busy(
+                "the server gave no connection within the wait; is it running?", retry_after_s=0.5
+            ) from None
         try:
             yield connection
         finally:

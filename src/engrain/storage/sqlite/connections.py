@@ -74,7 +74,7 @@ def translate_error(error: apsw.Error, path: str = "database") -> EngrainError:
     """The typed error for what SQLite raised; `path` names the file in those about files."""
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return Busy("the database stayed locked for the whole wait", retry_after_s=0.1)
-    if isinstance(error, apsw.FullError) or _is_disk_full(error):
+    if _is_disk_full(error):
         return StorageFull("the disk is full; nothing of this call was kept")
     if isinstance(error, apsw.ReadOnlyError | apsw.PermissionsError | apsw.CantOpenError):
         return UnsafeFile(path, f"cannot be opened for writing ({type(error).__name__})")
@@ -85,6 +85,13 @@ def translate_error(error: apsw.Error, path: str = "database") -> EngrainError:
     return Corrupt(f"{path}: SQLite reports {type(error).__name__}; {_WAY_OUT}")
 
 
-def _is_disk_full(error: apsw.Error) -> bool:
+def cause_of(error: BaseException) -> str:
+    """Why something was not acknowledged, for people: a full disk, else the error's name."""
+    return "the disk is full" if _is_disk_full(error) else type(error).__name__
+
+
+def _is_disk_full(error: BaseException) -> bool:
+    if isinstance(error, apsw.FullError):
+        return True
     number = getattr(error, "error_errno", None) or getattr(error, "system_errno", None)
     return isinstance(error, apsw.IOError) and number in (errno.ENOSPC, errno.EDQUOT)

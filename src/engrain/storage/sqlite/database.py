@@ -22,7 +22,7 @@ from engrain.contracts.faults import reach
 from engrain.storage.database import Anchor, Parameters, Reader, Row, Writer
 from engrain.storage.queries import load_queries, with_numbers
 from engrain.storage.sqlite.commits import CommitQueue, Work
-from engrain.storage.sqlite.connections import translate_error
+from engrain.storage.sqlite.connections import cause_of, translate_error
 from engrain.system.locks import FileLock
 
 T = TypeVar("T")
@@ -269,7 +269,7 @@ class SqliteDatabase:
             reach("commit.after")
             self._confirm(batch)
         except BaseException as error:
-            lost = Uncertain(f"the commit was not acknowledged ({type(error).__name__})")
+            lost = Uncertain(f"the commit was not acknowledged ({cause_of(error)})")
             lost.__cause__ = error
             _fail(batch, lost)
             self._roll_back()
