@@ -258,6 +258,6 @@ class NotFound(EngrainError):
 
     code = "not_found"
 
-    def __init__(self, kind: str, name: object) -> None:
-        super().__init__(f"no {kind} {name} in this scope", kind=kind)
+    def __init__(self, kind: str, name: object, *, where: str = " in this scope") -> None:
+        super().__init__(f"no {kind} {name}{where}", kind=kind)
         self.kind = kind

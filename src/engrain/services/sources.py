@@ -62,6 +62,7 @@ class Sources:
         if stat.S_ISDIR(mode):
             yield from self._folder()
         elif stat.S_ISREG(mode):
+            _check_readable(self._path)
             yield from self._file(self._path, _label(self._path.name))
         else:
             raise UnsafeFile(_label(str(self._path)), "is neither a file nor a folder")
@@ -154,18 +155,34 @@ class _Member(io.RawIOBase):
         super().close()
 
 
+def _check_readable(path: Path) -> None:
+    """Raises `UnsafeFile` with the system's reason; where others wait, it is counted instead."""
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise _unlooked(path, error) from None
+
+
 def _label(name: str) -> str:
     """The name as text that can be shown and stored, whatever bytes it is made of."""
     return repair_text(name)[0]
 
 
 def _mode_of(path: Path) -> int:
+    """What is at the path; a working directory that was removed is there no more."""
     try:
-        return path.stat().st_mode
+        found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
-        raise NotFound("file or folder", _label(str(path))) from None
+        raise _not_found(path) from None
     except (OSError, ValueError) as error:
         raise _unlooked(path, error) from None
+    if not found.st_nlink:
+        raise _not_found(path)
+    return found.st_mode
+
+
+def _not_found(path: Path) -> NotFound:
+    return NotFound("file or folder", _label(str(path)), where="")
 
 
 def _unlooked(path: Path, error: OSError | ValueError) -> UnsafeFile:

@@ -67,7 +67,10 @@ def find_home(explicit: str | None, environment: Environment) -> Home:
         raise InvalidValue("home", "must not be empty")
     named = explicit or environment.home
     place = Path(named) if named else user_data_folder(environment, sys.platform) / _FOLDER
-    return Home(_expand(place).absolute())
+    try:
+        return Home(_expand(place).absolute())
+    except FileNotFoundError:
+        raise UnsafeFile(str(place), "the working directory was removed") from None
 
 
 def user_data_folder(environment: Environment, platform: str) -> Path:

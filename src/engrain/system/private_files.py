@@ -26,6 +26,20 @@ _OURS = re.compile(r"engrain\.sqlite3(-wal|-shm|-journal|\.lock)?")
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
+def locate(path: Path) -> Path:
+    """`path` as an absolute one, the links above it resolved; it need not exist.
+
+    Raises `UnsafeFile` when it counts from a working directory that was removed, and for a ring
+    of links.
+    """
+    try:
+        return path.parent.resolve() / path.name
+    except FileNotFoundError:
+        raise UnsafeFile(str(path), "the working directory was removed") from None
+    except (OSError, RuntimeError):
+        raise UnsafeFile(str(path), "the way there is a ring of links") from None
+
+
 def check_private_directory(path: Path) -> None:
     """Raises `UnsafeFile` unless `path` is our own directory that no other may write to.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Group, Parameter
@@ -80,6 +81,18 @@ def home_of(options: Options) -> Home:
     from engrain.system.home import find_home
 
     return find_home(options.home, read_environment())
+
+
+def current_directory() -> Path:
+    """Where the person is; `WorkspaceMismatch` when that was removed in the meantime."""
+    from engrain.contracts.errors import WorkspaceMismatch
+
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise WorkspaceMismatch(
+            "the current directory was removed; change to another, or name a --workspace"
+        ) from None
 
 
 @contextmanager

@@ -11,7 +11,14 @@ from uuid import UUID
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from engrain.apps.cli.options import DEFAULTS, Flag, Options, open_memory, scope_of
+from engrain.apps.cli.options import (
+    DEFAULTS,
+    Flag,
+    Options,
+    current_directory,
+    open_memory,
+    scope_of,
+)
 from engrain.apps.cli.output import Screen, give, give_json, local_time, note
 
 if TYPE_CHECKING:
@@ -61,7 +68,7 @@ def list_(
     with open_memory(options) as memory:
         page = memory.sessions.list(
             scope_of(options),
-            workspace=None if all else workspace or Path.cwd(),
+            workspace=None if all else _or_here(workspace),
             cursor=cursor,
             limit=limit,
         )
@@ -206,9 +213,13 @@ def start(
     """
     with open_memory(options) as memory:
         started = memory.sessions.start(
-            scope_of(options), title=title, workspace=workspace or Path.cwd()
+            scope_of(options), title=title, workspace=_or_here(workspace)
         )
     give(started, lambda screen: show_session(screen, started), is_json=options.json)
+
+
+def _or_here(workspace: str | None) -> str | Path:
+    return current_directory() if workspace is None else workspace
 
 
 def _show_page(screen: Screen, page: SessionPage, *, is_all: bool) -> None:

@@ -18,7 +18,7 @@ app: Final = App(
 
 
 @app.command
-def relink(session: UUID, directory: Path, /, *, options: Options = DEFAULTS) -> None:
+def relink(session: UUID, directory: str, /, *, options: Options = DEFAULTS) -> None:
     """Bind a session's workspace to a directory that was copied or restored.
 
     A directory is known by its identity, not its path: a renamed one is still
@@ -36,10 +36,13 @@ def relink(session: UUID, directory: Path, /, *, options: Options = DEFAULTS) ->
     directory
         Where the workspace is now.
     """
+    from engrain.contracts.errors import InvalidValue
     from engrain.contracts.ids import SessionId
 
+    if not directory:  # a variable that was never set is not the current directory
+        raise InvalidValue("directory", "must not be empty")
     with open_memory(options) as memory:
         linked = memory.sessions.relink_workspace(
-            scope_of(options), SessionId(session), directory.expanduser()
+            scope_of(options), SessionId(session), Path(directory).expanduser()
         )
     give(linked, lambda screen: show_session(screen, linked), is_json=options.json)

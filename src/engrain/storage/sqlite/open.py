@@ -12,6 +12,7 @@ from engrain.storage.migrate import Migration, migrate
 from engrain.storage.sqlite.connections import check_library, open_connection, translate_error
 from engrain.storage.sqlite.database import DatabaseFile, SqliteDatabase
 from engrain.storage.sqlite.files import MIGRATIONS, SqliteMigrator, assets_of, prepare_database
+from engrain.system.private_files import locate
 
 
 def open_file(
@@ -26,8 +27,8 @@ def open_file(
     `assets` is the folder of its media; its own lies beside it, so that two never share one.
     """
     check_library()
-    place = path.parent.resolve() / path.name
-    folder = assets_of(place) if assets is None else assets.parent.resolve() / assets.name
+    place = locate(path)
+    folder = assets_of(place) if assets is None else locate(assets)
     try:
         turnstile = prepare_database(place, folder, now_us=clock.now_us(), migrations=migrations)
         try:
