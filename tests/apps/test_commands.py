@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from cyclopts import App
 
 import engrain as library
 from apps.conftest import EXAMPLE, ROOT, USER, Command, in_a_process
 from engrain.apps.cli.errors import ExitCode
 from engrain.apps.cli.imports import Format
+from engrain.apps.cli.main import app
 from engrain.contracts.events import ToolCall, ToolResult, UserMessage
 from engrain.rules.framing import neutralise_text, parse_frame
 
@@ -359,6 +363,14 @@ def test_episode_pages_are_whole(imported: Command) -> None:
     assert first["items"] + rest["items"] == everything
 
 
+def test_cursor_and_title_may_begin_with_a_hyphen(imported: Command) -> None:
+    for noun in (["sessions", "list", "--all"], ["episodes", "list"]):
+        ran = imported(*noun, "--cursor", "-forged", "--json")
+        assert (ran.code, ran.error["field"]) == (2, "cursor")
+    started = imported("sessions", "start", "--title", "-- a trip --", "--json")
+    assert started.json["title"] == "-- a trip --"
+
+
 def test_extract_finds_nothing_new_after_an_import(imported: Command) -> None:
     session_id = named(imported, "Birthday present for Clara")
     report = imported("episodes", "extract", session_id, "--json").json
@@ -457,6 +469,25 @@ def test_help_has_examples_and_the_options_of_every_command(engrain: Command, co
     assert f"$ engrain {command.split()[0]}" in ran.out
     for option in ("--home", "--db", "--org", "--user", "--json"):
         assert option in ran.out
+
+
+def commands(within: App, *words: str) -> Iterator[tuple[str, ...]]:
+    """Every command and every group, as words."""
+    yield words
+    for name in within:
+        if not name.startswith("-"):
+            yield from commands(within[name], *words, name)
+
+
+@pytest.mark.parametrize("command", list(commands(app)), ids=" ".join)
+def test_help_fits_eighty_columns_and_has_no_empty_room(
+    engrain: Command, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    said = engrain(*command, "--help").out
+    assert max(map(len, said.splitlines())) <= 80
+    assert not re.search(r"\n\n\n|[ \t]\n|\n\n$", said)
+    assert "[ARGS" not in said
 
 
 def test_exit_codes_of_the_help_are_all_of_them(engrain: Command) -> None:

@@ -197,6 +197,20 @@ def test_reader_that_goes_away_ends_the_command_quietly(imported: Command) -> No
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="writes to a device that is full")
+@pytest.mark.parametrize(
+    "arguments", ["sessions list --all", "recall database --json", "--help", "completion bash"]
+)
+def test_output_that_has_no_room_is_a_failure_that_names_it(
+    imported: Command, arguments: str
+) -> None:
+    command = f"exec '{sys.executable}' -m engrain {arguments} >/dev/full"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "standard output: No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("closed", "arguments", "code"),
     [

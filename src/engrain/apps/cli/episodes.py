@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 from uuid import UUID
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from engrain.apps.cli.errors import ExitCode
-from engrain.apps.cli.options import DEFAULTS, Options, open_memory, scope_of
+from engrain.apps.cli.options import DEFAULTS, AnyText, Options, open_memory, scope_of
 from engrain.apps.cli.output import Screen, give, local_time, note
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def list_(
     *,
     session: UUID | None = None,
     limit: int = 50,
-    cursor: str | None = None,
+    cursor: AnyText = None,
     options: Options = DEFAULTS,
 ) -> None:
     """List episodes in the order in which they were kept.
@@ -97,7 +97,9 @@ def extract(session: UUID, /, *, options: Options = DEFAULTS) -> None:
 
 
 @app.command
-def forget(episode: UUID, /, *more: UUID, options: Options = DEFAULTS) -> ExitCode:
+def forget(
+    *episode: Annotated[UUID, Parameter(required=True)], options: Options = DEFAULTS
+) -> ExitCode:
     """Forget episodes for ever: neither search nor recall finds them again.
 
     Their ids never come back. The events that they were made of stay in their
@@ -110,14 +112,12 @@ def forget(episode: UUID, /, *more: UUID, options: Options = DEFAULTS) -> ExitCo
     Parameters
     ----------
     episode
-        Its id.
-    more
-        More ids.
+        Its id; several may be given.
     """
     from engrain.contracts.errors import NotFound
     from engrain.contracts.ids import EpisodeId
 
-    ids = list(dict.fromkeys(map(EpisodeId, (episode, *more))))
+    ids = list(dict.fromkeys(map(EpisodeId, episode)))
     with open_memory(options) as memory:
         count = memory.episodes.tombstone(scope_of(options), ids)
     if not count:

@@ -6,6 +6,7 @@ is named by its type alone, its words stay in the trace that `ENGRAIN_DEBUG=1` s
 
 from __future__ import annotations
 
+import errno
 import os
 import traceback
 from enum import IntEnum
@@ -16,6 +17,8 @@ from cyclopts import CycloptsError
 from engrain.contracts.errors import EngrainError, InvalidValue, Uncertain
 
 DEBUG: Final = "ENGRAIN_DEBUG"
+_UNWRITABLE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF})
+"""Why a stream takes no more; whatever has a file's name says it."""
 
 
 class ExitCode(IntEnum):
@@ -90,8 +93,8 @@ def facts_of(error: BaseException) -> dict[str, object]:
     if isinstance(error, KeyboardInterrupt):
         return _record("interrupted", "stopped; whatever was acknowledged is kept")
     if isinstance(error, OSError) and error.strerror:
-        where = "" if error.filename is None else f"{error.filename}: "
-        return _record("system_error", f"{where}{error.strerror}")
+        where = error.filename or ("standard output" if error.errno in _UNWRITABLE else None)
+        return _record("system_error", f"{where}: {error.strerror}" if where else error.strerror)
     return _record(
         "bug",
         f"unexpected {type(error).__name__}; this is a bug in Engrain ({DEBUG}=1 shows where)",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, Literal, NoReturn
 
 from cyclopts import App
@@ -27,7 +28,7 @@ from engrain.apps.cli import (
 from engrain.apps.cli.options import DEFAULTS, Options, asks_for_json, hoisted
 
 _HELP: Final = """
-Memory for AI agents: import conversations, recall from them under a token budget.
+Memory for AI agents: import conversations, recall them under a token budget.
 
 For example:
 
@@ -36,10 +37,9 @@ For example:
     $ engrain sessions list --all
 """
 
-_EPILOGUE: Final = """
+_EPILOGUE: Final = """\
 Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 done in part,
-4 needs a person, 130 stopped by Ctrl-C, 141 the output's reader went away.
-"""
+4 needs a person, 130 stopped by Ctrl-C, 141 the output's reader went away."""
 
 app: Final = App(
     name="engrain",
@@ -108,6 +108,7 @@ def _fail(error: BaseException, *, is_json: bool) -> int:
     if code is errors.ExitCode.BROKEN_PIPE:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return code
-    sys.stdout.flush()
+    with suppress(OSError):  # the error on its way says it, or matters more
+        sys.stdout.flush()
     output.complain(errors.facts_of(error), is_json=is_json, trace=errors.trace_of(error))
     return code

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 LOCAL_ORG: Final = "local"
 Flag = Annotated[bool, Parameter(negative=(), show_default=False)]
 """An option without a value; it is off unless it is given."""
+AnyText = Annotated[str | None, Parameter(allow_leading_hyphen=True)]
+"""The value of an option that may begin with a hyphen, as one cursor in 64 does."""
 _GROUP: Final = Group("Every command", sort_key=100)
 
 

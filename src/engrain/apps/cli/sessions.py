@@ -13,6 +13,7 @@ from cyclopts.validators import Number
 
 from engrain.apps.cli.options import (
     DEFAULTS,
+    AnyText,
     Flag,
     Options,
     current_directory,
@@ -40,7 +41,7 @@ def list_(
     all: Flag = False,
     workspace: str | None = None,
     limit: int = 50,
-    cursor: str | None = None,
+    cursor: AnyText = None,
     options: Options = DEFAULTS,
 ) -> None:
     """List the sessions of this workspace, most recently opened first.
@@ -140,7 +141,7 @@ def fork(
     /,
     *,
     through: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
-    title: str | None = None,
+    title: AnyText = None,
     options: Options = DEFAULTS,
 ) -> None:
     """Make a new session from the verified beginning of another.
@@ -193,7 +194,7 @@ def title(session: UUID, title: str, /, *, options: Options = DEFAULTS) -> None:
 @app.command
 def start(
     *,
-    title: str | None = None,
+    title: AnyText = None,
     workspace: str | None = None,
     options: Options = DEFAULTS,
 ) -> None:
