@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -361,6 +362,18 @@ def test_episode_pages_are_whole(imported: Command) -> None:
     first = imported("episodes", "list", "--limit", "40", "--json").json
     rest = imported("episodes", "list", "--cursor", first["next"], "--json").json
     assert first["items"] + rest["items"] == everything
+
+
+def test_what_is_left_of_a_long_list_is_said_below_it(imported: Command) -> None:
+    session_id = named(imported, "Four days in Porto")
+    shown = imported("sessions", "show", session_id, "--limit", "2")
+    assert shown.err == "more: --cursor 2\n"
+    rest = imported("sessions", "show", session_id, "--cursor", "2")
+    assert rest.err == ""
+    assert "#2 " not in rest.out and "#3 " in rest.out
+    command = f"'{sys.executable}' -m engrain sessions list --all --limit 1 2>&1"
+    both = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert both.stdout.splitlines()[-1].startswith("more: --cursor ")
 
 
 def test_cursor_and_title_may_begin_with_a_hyphen(imported: Command) -> None:

@@ -134,8 +134,9 @@ def give_json(value: object) -> None:
 
 
 def note(text: str) -> None:
-    """A line for people beside the result, on standard error."""
-    _write(sys.stderr, visible_line(text) + "\n")
+    """A line for people below the result, on standard error."""
+    sys.stdout.flush()
+    _say(text)
 
 
 def complain(facts: dict[str, object], *, is_json: bool, trace: str | None = None) -> None:
@@ -143,11 +144,15 @@ def complain(facts: dict[str, object], *, is_json: bool, trace: str | None = Non
     if is_json:
         _write(sys.stderr, _encode(facts if trace is None else facts | {"trace": trace}) + "\n")
         return
-    note(f"engrain: {facts['message']} [{facts['code']}]")
+    _say(f"engrain: {facts['message']} [{facts['code']}]")
     if isinstance(wait_s := facts.get("retry_after_s"), int | float):
-        note(f"try again in {wait_s:.1f} s")
+        _say(f"try again in {wait_s:.1f} s")
     if trace is not None:
         _write(sys.stderr, visible(trace))
+
+
+def _say(text: str) -> None:
+    _write(sys.stderr, visible_line(text) + "\n")
 
 
 def is_terminal(stream: TextIO) -> bool:

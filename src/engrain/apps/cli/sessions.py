@@ -276,11 +276,15 @@ def _give_events(session: Session, events: Iterator[StoredEvent]) -> None:
 
 def _show_events(screen: Screen, session: Session, events: Iterator[StoredEvent]) -> None:
     show_session(screen, session)
+    last = session.event_count
     for stored in events:
         screen.line()
         screen.line(_heading(stored))
         if words := _words(stored.event):
             screen.text(words, indent="    ")
+        last = stored.sequence
+    if last < session.event_count:
+        note(f"more: --cursor {last}")
 
 
 def _heading(stored: StoredEvent) -> str:
