@@ -88,3 +88,11 @@ def test_file_that_cannot_be_opened_is_refused_with_the_systems_reason(
     ran = engrain("import", long, "--json")
     assert (ran.code, ran.error["code"]) == (1, "unsafe_file")
     assert ran.error["message"].endswith(": File name too long")
+
+
+def test_broken_zip_is_refused_with_what_is_wrong(engrain: Command, tmp_path: Path) -> None:
+    broken = tmp_path / "export.zip"
+    broken.write_bytes(b"not a zip")
+    ran = engrain("import", broken, "--json")
+    assert (ran.code, ran.error["code"]) == (1, "unsafe_file")
+    assert ran.error["reason"] == "the zip is broken (BadZipFile)"

@@ -6,6 +6,7 @@ becomes a source whose `open` raises, so that it costs its neighbours nothing.
 
 from __future__ import annotations
 
+import errno
 import io
 import lzma
 import os
@@ -62,10 +63,21 @@ class Sources:
         if stat.S_ISDIR(mode):
             yield from self._folder()
         elif stat.S_ISREG(mode):
-            _check_readable(self._path)
+            self._check_readable()
             yield from self._file(self._path, _label(self._path.name))
         else:
             raise UnsafeFile(_label(str(self._path)), "is neither a file nor a folder")
+
+    def _check_readable(self) -> None:
+        """Raises `UnsafeFile` with the reason; where other files wait, it is counted instead."""
+        try:
+            if _is_zip(self._path):
+                self._opened(self._path)
+            else:
+                self._path.open("rb").close()
+        except (OSError, *_BROKEN_ZIP) as error:
+            whole = _unreadable(error) if isinstance(error, _BROKEN_ZIP) else error
+            raise _unlooked(self._path, whole) from None
 
     def _folder(self) -> Iterator[SourceFile | Skipped]:
         """What is inside, each folder's things by name; as deep as the system can name it."""
@@ -91,7 +103,7 @@ class Sources:
             yield Skipped(name, "link" if entry.is_symlink() else "not_a_file")
 
     def _file(self, path: Path, name: str) -> Iterator[SourceFile]:
-        if path.suffix.lower() == ".zip":
+        if _is_zip(path):
             yield from self._members(path, name)
         else:
             yield SourceFile(name=name, size=_size_of(path), open=lambda: path.open("rb"))
@@ -155,12 +167,8 @@ class _Member(io.RawIOBase):
         super().close()
 
 
-def _check_readable(path: Path) -> None:
-    """Raises `UnsafeFile` with the system's reason; where others wait, it is counted instead."""
-    try:
-        path.open("rb").close()
-    except OSError as error:
-        raise _unlooked(path, error) from None
+def _is_zip(path: Path) -> bool:
+    return path.suffix.lower() == ".zip"
 
 
 def _label(name: str) -> str:
@@ -219,4 +227,4 @@ def _failing(error: Exception) -> Callable[[], BinaryIO]:
 
 
 def _unreadable(error: Exception) -> OSError:
-    return OSError(f"the zip is broken ({type(error).__name__})")
+    return OSError(errno.EIO, f"the zip is broken ({type(error).__name__})")
