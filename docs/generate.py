@@ -20,12 +20,14 @@ FOR_PROGRAMS = """\
 With `--json` a command prints one JSON object a line on standard output. A list is
 `{"items": […], "next": …}`; `next` is null, or the `--cursor` of the page after it. An error is one
 object on standard error with `code`, `message`, `retryable`, where it is known `retry_after_s`, and
-its facts; nothing else goes there. Times are UTC microseconds.
+its facts; nothing else goes there. Times are UTC microseconds. An import that is stopped, by Ctrl-C
+or because its database fails, says in `report` what is kept; the same command again goes on from
+there.
 
 Without it, tables are wrapped to the terminal and times are local with the zone named. Whatever a
 terminal would obey (escape sequences, characters that change the direction) is shown as its code.
-Colour and progress appear on a terminal alone; `NO_COLOR` is respected. `ENGRAIN_DEBUG=1` adds the
-trace to an error; it may quote content.
+Colour and progress appear on a terminal alone, progress after a second; `NO_COLOR` is respected.
+`ENGRAIN_DEBUG=1` adds the trace to an error; it may quote content.
 
 `engrain completion bash` (or zsh, fish) prints a script with which your shell completes commands
 and options; no file is changed.

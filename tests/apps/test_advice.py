@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from apps.conftest import ROOT, Command
+from docs.pages import pages
 from engrain.apps.cli.main import app
 
 _ADVICE = re.compile(r"(?:`|run: |: |\$ |\()engrain ((?:[a-z]+ ?)+)")
@@ -32,6 +33,9 @@ def is_command(words: list[str]) -> bool:
 
 
 def strings() -> Iterator[tuple[str, str]]:
+    """Every text of the program and every page, with its place."""
+    for page in pages():
+        yield str(page.relative_to(ROOT)), page.read_text("utf-8")
     for path in sorted((ROOT / "src").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
