@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from cyclopts import App
 
 from apps.conftest import ROOT
@@ -55,8 +56,8 @@ def test_first_steps_can_be_taken(reachable: Path, tmp_path: Path) -> None:
     assert "no sessions\n" in done.stderr
 
 
-def test_python_of_first_steps_runs(tmp_path: Path) -> None:
-    (program,) = blocks(GUIDE, "python")
+@pytest.mark.parametrize("program", blocks(GUIDE, "python"), ids=["threads", "tasks"])
+def test_python_of_first_steps_runs(tmp_path: Path, program: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
     )
