@@ -98,5 +98,6 @@ def _begin() -> tuple[Progress, TaskID]:
         console=Console(stderr=True),
         transient=True,
     )
+    task = progress.add_task(_WORDS["reading"], total=None)
     progress.start()
-    return progress, progress.add_task("", total=None)
+    return progress, task
