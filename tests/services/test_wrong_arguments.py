@@ -147,6 +147,13 @@ def test_a_scope_is_a_scope(quick_memory: Memory, writer: SessionWriter, value: 
         refused(call, "scope")
 
 
+def test_a_number_out_of_range_is_told_the_range(quick_memory: Memory) -> None:
+    with pytest.raises(InvalidValue, match="from 1 to 1,000$"):
+        quick_memory.sessions.list(ANA, limit=1_001)
+    with pytest.raises(InvalidValue, match="from 0 to 9,223,372,036,854,775,807$"):
+        quick_memory.recall(ANA, "porto", budget_tokens=2**63)
+
+
 def test_what_recall_is_helped_by_is_checked(writer: SessionWriter, quick_memory: Memory) -> None:
     recall = quick_memory.recall
     for value in (1, "x", [], NOTHING):
@@ -167,6 +174,8 @@ def test_an_import_wants_a_path_and_a_workspace(
     refused(lambda: run(ANA, value), "path")
     refused(lambda: run(ANA, tmp_path, workspace=value), "workspace")
     refused(lambda: run(ANA, tmp_path, format=value), "format")
+    if value is not None:
+        refused(lambda: run(ANA, tmp_path, progress=value), "progress")
     assert quick_memory.sessions.list(ANA).items == ()
 
 

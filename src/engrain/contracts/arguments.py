@@ -17,8 +17,7 @@ def require_whole(
     """
     is_whole = isinstance(value, int) and not isinstance(value, bool)
     if not is_whole or not least <= value <= most:
-        end = f"to {most:,}" if most < limits.json_integer_max else "or more"
-        raise InvalidValue(field, f"must be a whole number, {least:,} {end}")
+        raise InvalidValue(field, f"must be a whole number from {least:,} to {most:,}")
     return value
 
 

@@ -93,6 +93,8 @@ class Imports:
         `UnsafeFile` say that nothing at the path could be read. What the store raises ends the
         import; run again, it goes on from there (INV-16).
         """
+        if progress is not None and not callable(progress):
+            raise InvalidValue("progress", "must be callable")
         report = report if report is not None else ImportReport()
         path, bound = _path_of(path), _workspace_of(workspace)
         readers = self._readers_of(format)
