@@ -148,9 +148,9 @@ def test_a_scope_is_a_scope(quick_memory: Memory, writer: SessionWriter, value: 
 
 
 def test_a_number_out_of_range_is_told_the_range(quick_memory: Memory) -> None:
-    with pytest.raises(InvalidValue, match="from 1 to 1,000$"):
+    with pytest.raises(InvalidValue, match=r"from 1 to 1,000$"):
         quick_memory.sessions.list(ANA, limit=1_001)
-    with pytest.raises(InvalidValue, match="from 0 to 9,223,372,036,854,775,807$"):
+    with pytest.raises(InvalidValue, match=r"from 0 to 9,223,372,036,854,775,807$"):
         quick_memory.recall(ANA, "porto", budget_tokens=2**63)
 
 
