@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from engrain.contracts import limits
 from engrain.contracts.imports import Skipped
+from engrain.formats import json_stream
 from engrain.formats.json_stream import Piece, iter_elements, iter_lines
 
 
@@ -113,6 +114,28 @@ def test_a_torn_array_is_counted_and_its_whole_elements_are_kept(
     assert [json.loads(part) for part in found[:-1]] == elements[: len(found) - 1]
 
 
+# Bytes that mean something to the slicer come as often as all others together.
+broken = st.lists(
+    st.sampled_from([b"[", b"]", b"{", b"}", b'"', b"\\", b",", b"a", b" "])
+    | st.binary(max_size=2),
+    max_size=120,
+).map(b"".join)
+
+
+@settings(max_examples=1_000, deadline=None)
+@given(broken, st.integers(1, 30), st.integers(1, 9), st.integers(0, 3))
+def test_long_elements_are_sliced_as_short_ones_are(
+    raw: bytes, size: int, leap: int, steps: int
+) -> None:
+    """With leaps of a few bytes after a few steps, in place of thousands after 64."""
+    plainly = sliced(b"[" + raw, size=len(raw) + 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_stream, "_STEPS_MAX", steps + 1)
+        patch.setattr(json_stream, "_LEAP_MIN", leap)
+        patch.setattr(json_stream, "_LEAP_MAX", 4 * leap)
+        assert sliced(b"[" + raw, size) == plainly
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=200), st.integers(1, 30))
 def test_arbitrary_bytes_are_sliced_the_same_by_every_chunking(raw: bytes, size: int) -> None:
@@ -143,6 +166,35 @@ def test_a_value_of_200_mb_is_counted_in_bounded_memory() -> None:
     tracemalloc.stop()
     assert found == [Skipped("element 1", "too_large"), Piece(2, "element 2", b'{"b":1}')]
     assert peak < limits.import_line_bytes_max + 8 * limits.MIB
+
+
+FILLINGS = {
+    "objects": b"{},",
+    "nested arrays": b"[[[]]],",
+    "arrays of a thousand levels": b"[" * 1_000 + b"]" * 1_000,
+    "brackets that open": b"[",
+    "empty texts": b'"",',
+    "keys": b'"a":1,',
+    "escaped quotes": b'"\\"",',
+    "numbers": b"1,",
+    "spaces": b" ",
+}
+
+
+@pytest.mark.parametrize("filling", FILLINGS)
+def test_what_fills_a_large_element_costs_little_time_and_no_memory(filling: str) -> None:
+    """The processor's time: 32 MB, of which 200 MB would take some six times as much."""
+    chunk = FILLINGS[filling] * (limits.MIB // len(FILLINGS[filling]))
+    blocks = InBlocks(b'[{"a":[', *[chunk] * 32, b"]},2]")
+    started = time.process_time()
+    found = list(iter_elements(cast(BinaryIO, blocks), bytes_max=limits.MIB))
+    assert time.process_time() - started < 2
+    is_whole = filling != "brackets that open"
+    assert found == (
+        [Skipped("element 1", "too_large"), Piece(2, "element 2", b"2")]
+        if is_whole
+        else [Skipped("element 1", "torn")]
+    )
 
 
 def test_brackets_without_end_are_torn() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import BinaryIO, Final
 
 import msgspec
@@ -19,23 +20,33 @@ _CHUNK_BYTES: Final = 1 * limits.MIB
 _BOM: Final = b"\xef\xbb\xbf"
 _SPACE: Final = b" \t\r\n\0"
 
-# Possessive quantifiers would say this more simply; before Python 3.11.4 they match wrongly. Here
-# no two parts begin alike, so that nothing is tried twice, and `_STEPS` bounds what a match keeps
-# in memory: where it stops there, the slicer goes on as at the end of a chunk.
-_STEPS: Final = "{0,1000}"
-_TEXT: Final = rf'[^"\\]*(?:\\.[^"\\]*){_STEPS}'
+# A backslash takes the byte after it along, wherever it stands; outside of text only a malformed
+# document has one. Possessive quantifiers would say this more simply; before Python 3.11.4 they
+# match wrongly. Here no two parts begin alike, so that nothing is tried twice, and `_REPEATS`
+# bounds what a match keeps in memory: it stops there, and the slicer goes on from there.
+_REPEATS: Final = "{0,1000}"
+_TEXT: Final = rf'[^"\\]*(?:\\.[^"\\]*){_REPEATS}'
 
 
 def _up_to(stops: str) -> re.Pattern[bytes]:
     """Up to the next stop outside of text; text that ends inside the chunk is stepped over."""
-    plain = rf'[^"{stops}]*'
-    return re.compile(rf'{plain}(?:"{_TEXT}"{plain}){_STEPS}'.encode(), re.DOTALL)
+    plain = rf'[^"\\{stops}]*'
+    return re.compile(rf'{plain}(?:(?:"{_TEXT}"|\\.){plain}){_REPEATS}'.encode(), re.DOTALL)
 
 
 _BETWEEN = re.compile(rb"[ \t\r\n\0,]*")
 _TO_BRACKET = _up_to(r"\[\]{}")
 _TO_SCALAR_END = _up_to(r",\[\]{} \t\r\n\0")
 _TO_QUOTE = re.compile(_TEXT.encode(), re.DOTALL)
+
+_STEPS_MAX: Final = 64
+_LEAP_MIN: Final = 1 * limits.KIB
+_LEAP_MAX: Final = 64 * limits.KIB
+_ESCAPED: Final = (b'\\"', b"\\[", b"\\]", b"\\{", b"\\}")
+_SQUARE: Final = bytes.maketrans(b"{}", b"[]")
+_ALL_BUT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
+_UP_AND_DOWN: Final = bytes.maketrans(b"[]", b"\x01\xff")
+_NESTED: Final = tuple(b"[" * levels + b"]" * levels for levels in (1_024, 64, 8, 1))
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -127,10 +138,11 @@ class _Held:
 
 
 class _Slicer:
-    """Cuts a stream of chunks at the borders of its documents; no byte is looked at twice.
+    """Cuts a stream of chunks at the borders of its documents.
 
     `_depth` counts open brackets below the elements' level; `_is_inside` says that an element has
-    begun, `_is_quoted` that its text reaches over the chunk's end.
+    begun, `_is_quoted` that its text reaches over the chunk's end. An element is followed bracket
+    by bracket at first, and in leaps that double once it turns out to be long.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -148,7 +160,7 @@ class _Slicer:
         position = 0
         while position < len(chunk):
             if self._is_inside:
-                start, position = position, self._advance(chunk, position)
+                start, position = position, self._follow(chunk, position)
                 self._held.add(chunk[start:position])
                 yield from self._given()
             else:
@@ -158,6 +170,23 @@ class _Slicer:
         """The element, when it has just ended."""
         if not self._is_inside:
             yield self._ended()
+
+    def _follow(self, chunk: bytes, position: int) -> int:
+        """How far the element reaches in this chunk; clears `_is_inside` where it ends."""
+        steps_left = _STEPS_MAX if position else 0  # it may be long if it came from another chunk
+        leap = _LEAP_MIN
+        while self._is_inside and position < len(chunk):
+            if steps_left:
+                steps_left -= 1
+                position = self._step(chunk, position)
+            elif self._outlasts(chunk[position : position + leap]):
+                position = min(position + leap, len(chunk))
+                leap = min(2 * leap, _LEAP_MAX)
+            elif leap > _LEAP_MIN:
+                leap //= 2
+            else:
+                steps_left = _STEPS_MAX
+        return position
 
     def end(self) -> Iterator[Piece | Skipped]:
         if self._is_inside and self._is_scalar and self._array == "none" and not self._is_quoted:
@@ -192,8 +221,36 @@ class _Slicer:
         self._is_scalar = byte not in b"[{"
         return position
 
-    def _advance(self, chunk: bytes, position: int) -> int:
-        """How far the element reaches in this chunk; clears `_is_inside` where it ends."""
+    def _outlasts(self, block: bytes) -> bool:
+        """Steps over the block unless the element ends inside it; looks at no byte by itself."""
+        if self._is_escaped:
+            block = block[1:]
+        if self._is_quoted and b'"' not in block:
+            self._is_escaped = (len(block) - len(block.rstrip(b"\\"))) % 2 == 1
+            return True
+        is_escaped = False
+        if b"\\" in block:
+            block = block.replace(b"\\\\", b"")
+            is_escaped = block.endswith(b"\\")
+            for pair in _ESCAPED:
+                block = block.replace(pair, b"")
+        parts = block.split(b'"')
+        if self._is_scalar:
+            if not self._is_quoted or len(parts) > 1:
+                return False
+        else:
+            outside = b"".join(parts[self._is_quoted :: 2])
+            brackets = outside.translate(_SQUARE, _ALL_BUT_BRACKETS)
+            closed = brackets.count(b"]")
+            if closed >= self._depth and _lowest(brackets) + self._depth <= 0:
+                return False
+            self._depth += len(brackets) - 2 * closed
+        self._is_quoted ^= len(parts) % 2 == 0
+        self._is_escaped = is_escaped
+        return True
+
+    def _step(self, chunk: bytes, position: int) -> int:
+        """Through the next bracket, or what stands before it; clears `_is_inside` at the end."""
         if self._is_escaped:
             self._is_escaped = False
             return position + 1
@@ -205,12 +262,16 @@ class _Slicer:
         if position == len(chunk):
             return position
         byte = chunk[position]
-        if byte == 0x22:  # a quote whose text goes on in the next chunk
-            self._is_quoted = True
+        if byte in b'"\\':  # what it begins goes on in the next chunk
+            self._begin_over(byte)
             return position + 1
         self._depth += 1 if byte in b"[{" else -1
         self._is_inside = self._depth > 0
         return position + 1
+
+    def _begin_over(self, byte: int) -> None:
+        self._is_quoted = byte == 0x22
+        self._is_escaped = not self._is_quoted
 
     def _through_text(self, chunk: bytes, position: int) -> int:
         position = _end(_TO_QUOTE, chunk, position)
@@ -225,8 +286,8 @@ class _Slicer:
         start, position = position, _end(_TO_SCALAR_END, chunk, position)
         if position == len(chunk):
             return position
-        if chunk[position] == 0x22:
-            self._is_quoted = True
+        if chunk[position] in b'"\\':
+            self._begin_over(chunk[position])
             return position + 1
         self._is_inside = False
         is_stray = position == start and chunk[position] in b"}]" and self._held.is_empty
@@ -237,6 +298,19 @@ class _Slicer:
         data = self._held.take()
         self._depth = 0
         return Skipped(where, "too_large") if data is None else Piece(self._number, where, data)
+
+
+def _lowest(brackets: bytes) -> int:
+    """The lowest depth that the brackets reach, seen from where they begin."""
+    for nest in _NESTED:
+        for _ in range(16):
+            if nest not in brackets:
+                break
+            brackets = brackets.replace(nest, b"")
+    if b"[]" not in brackets:  # what is left closes first, and then opens
+        return -brackets.count(b"]")
+    steps = memoryview(brackets.translate(_UP_AND_DOWN)).cast("b")
+    return min(accumulate(steps))
 
 
 def _end(pattern: re.Pattern[bytes], chunk: bytes, position: int) -> int:
