@@ -201,9 +201,11 @@ def test_reader_that_goes_away_ends_the_command_quietly(imported: Command) -> No
 @pytest.mark.parametrize(
     "arguments", ["sessions list --all", "recall database --json", "--help", "completion bash"]
 )
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_output_that_has_no_room_is_a_failure_that_names_it(
-    imported: Command, arguments: str
+    imported: Command, arguments: str, unbuffered: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     command = f"exec '{sys.executable}' -m engrain {arguments} >/dev/full"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -6,10 +6,8 @@ codes. Commands live in one file a noun; none imports the library before it runs
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Final, Literal, NoReturn
 
 from cyclopts import App
@@ -106,9 +104,11 @@ def _dispatch(arguments: list[str]) -> int:
 def _fail(error: BaseException, *, is_json: bool) -> int:
     code = errors.exit_code_of(error)
     if code is errors.ExitCode.BROKEN_PIPE:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        output.discard_results()
         return code
-    with suppress(OSError):  # the error on its way says it, or matters more
+    try:
         sys.stdout.flush()
+    except OSError:  # the error on its way says it, or matters more
+        output.discard_results()
     output.complain(errors.facts_of(error), is_json=is_json, trace=errors.trace_of(error))
     return code

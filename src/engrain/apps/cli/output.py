@@ -192,6 +192,13 @@ def survive_closed_streams() -> None:
         setattr(sys, name, stream)
 
 
+def discard_results() -> None:
+    """What standard output could not take goes nowhere, or Python tries again as it ends."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
+
+
 def survive_any_text() -> None:
     """Lets both streams write what their encoding cannot: as a code, never as an exception."""
     for stream in (sys.stdout, sys.stderr):
