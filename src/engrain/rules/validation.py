@@ -9,12 +9,12 @@ into one append together, so that no crash can leave half a pair behind.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, Final
 
 from engrain.contracts import limits
 from engrain.contracts.episodes import NewEpisode
-from engrain.contracts.errors import Corrupt, EngrainError, InvalidValue, LimitExceeded
+from engrain.contracts.errors import EngrainError, InvalidValue, LimitExceeded
 from engrain.contracts.events import (
     KIND_OF,
     Approval,
@@ -66,12 +66,26 @@ class PairChecker:
             return self._feed_result(event.call_id)
         return self._feed_other(event.was if isinstance(event, Erased) else KIND_OF[kind])
 
-    def feed_all(self, events: Sequence[StoredEvent]) -> tuple[int, str] | None:
-        """Takes the next events up to the first that is wrong: its place here, and what it is."""
-        feed, calls, unpaired = self.feed, self._calls, _UNPAIRED
+    def feed_all(self, events: Sequence[StoredEvent], call_ids: set[str]) -> tuple[int, str] | None:
+        """Takes the next events up to the first that is wrong: its place here, and what it is.
+
+        The ids of their calls are added to `call_ids`.
+        """
+        calls, unpaired = self._calls, _UNPAIRED
         for at, stored in enumerate(events):
             event = stored.event
-            if (calls or type(event) not in unpaired) and (why := feed(event)):
+            if isinstance(event, ToolCall):
+                call_ids.add(event.call_id)
+                if not calls:
+                    calls.append(event.call_id)
+                    continue
+            elif isinstance(event, ToolResult):
+                if len(calls) == 1 and calls[0] == event.call_id:
+                    calls.clear()
+                    continue
+            elif not calls and type(event) in unpaired:
+                continue
+            if why := self.feed(event):
                 return at, why
         return None
 
@@ -196,20 +210,6 @@ def _is_int64(value: object) -> bool:
         and not isinstance(value, bool)
         and limits.json_integer_min <= value <= limits.json_integer_max
     )
-
-
-def check_replay(events: Iterable[StoredEvent]) -> None:
-    """Raises `Corrupt` where stored events break the pair rule or skip a sequence (INV-12)."""
-    pairs = PairChecker()
-    previous: int | None = None
-    for stored in events:
-        if previous is not None and stored.sequence != previous + 1:
-            raise Corrupt(f"sequence {stored.sequence} follows {previous}")
-        if why := pairs.feed(stored.event):
-            raise Corrupt(f"event {stored.sequence}: {why}")
-        previous = stored.sequence
-    if why := pairs.finish():
-        raise Corrupt(f"event {previous}: {why}")
 
 
 def check_episode(episode: NewEpisode) -> None:

@@ -26,7 +26,7 @@ _PAGE_BYTES = 4 * limits.MIB
 Batch = tuple[int, int, int, bytes, bytes]
 """(first sequence, last sequence, recorded at, link, operation id)"""
 EventRow = tuple[int, int, str, bytes, bytes | None, bytes | None]
-"""(sequence, turn, kind, commitment, salt, payload)"""
+"""(sequence, turn, kind, commitment, salt, payload); unverified, the hashes are None"""
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ def iter_batches(
     database: Database, key: SessionKey, *, after: int = 0
 ) -> Iterator[tuple[Batch, list[EventRow]]]:
     """Batches that begin past `after`, each with its event rows."""
-    for _, (batches, rows) in _iter_pages(database, key, _keep_page, after):
+    for _, (batches, rows) in _iter_pages(database, key, "list_events", _keep_page, after):
         first = batches[0][0]
         for batch in batches:
             yield batch, rows[batch[0] - first : batch[1] - first + 1]
@@ -46,16 +46,18 @@ def iter_histories(
 ) -> Iterator[tuple[int, list[StoredEvent]]]:
     """Bytes of the payloads and events, from the batches past `after`, a page at a time.
 
-    With `verifier` they are checked first.
+    With `verifier` they are checked first; without it no commitment is even read.
     """
+    query = "list_events" if verifier else "list_payloads"
     return _iter_pages(
-        database, key, lambda batches, rows: _read_page(batches, rows, verifier), after
+        database, key, query, lambda batches, rows: _read_page(batches, rows, verifier), after
     )
 
 
 def _iter_pages(
     database: Database,
     key: SessionKey,
+    query: str,
     read: Callable[[list[Batch], Iterator[EventRow]], tuple[int, T]],
     after: int,
 ) -> Iterator[tuple[int, T]]:
@@ -76,7 +78,7 @@ def _iter_pages(
                     return
                 last = batches[-1][1]
                 _check_gapless(batches, after)
-                rows = reader.each("transcript.list_events", after=after, through=last, **where)
+                rows = reader.each(f"transcript.{query}", after=after, through=last, **where)
                 page = read(batches, rows)
         except Corrupt:
             if limit == 1:
@@ -116,22 +118,21 @@ def _read_page(
     size = 0
     events: list[StoredEvent] = []
     headers: list[EventHeader] = []
-    keep, note, decode, commit = events.append, headers.append, decode_event, commit_event
-    is_verified = verifier is not None
+    keep, note, decode = events.append, headers.append, decode_event
     for at, last, recorded_at, _, _ in batches:
         for sequence, turn, kind, commitment, salt, payload in islice(rows, last - at + 1):
             if sequence != at:
                 raise _incomplete(batches)
             at += 1
-            if is_verified:
+            if verifier is not None:
                 note((kind, turn, commitment))
+                if payload is not None and commit_event(salt or b"", payload) != commitment:
+                    raise _not_committed(sequence)
             if payload is None:
                 keep(StoredEvent(sequence, turn, recorded_at, Erased(was=kind)))
-                continue
-            if is_verified and commit(salt or b"", payload) != commitment:
-                raise _not_committed(sequence)
-            size += len(payload)
-            keep(StoredEvent(sequence, turn, recorded_at, decode(payload)))
+            else:
+                size += len(payload)
+                keep(StoredEvent(sequence, turn, recorded_at, decode(payload)))
         if at <= last:
             raise _incomplete(batches)
     if next(rows, None) is not None:  # which also ends the statement, and so its snapshot

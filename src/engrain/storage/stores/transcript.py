@@ -187,10 +187,7 @@ class SqlTranscriptStore:
             size += payload_bytes
             if is_bounded:
                 _check_replay_bounds(counted, size)
-            wrong = pairs.feed_all(events)
-            lease.known_calls.update(
-                [event.call_id for one in events if type(event := one.event) is ToolCall]
-            )
+            wrong = pairs.feed_all(events, lease.known_calls)
             yield from events[: wrong[0]] if wrong else events
             last = events[-1].sequence
             if wrong:

@@ -39,6 +39,13 @@ WHERE scope_key = :scope_key AND session_key = :session_key
     AND sequence > :after AND sequence <= :through
 ORDER BY sequence;
 
+-- name: list_payloads
+SELECT sequence, turn, kind, NULL AS commitment, NULL AS salt, payload
+FROM events
+WHERE scope_key = :scope_key AND session_key = :session_key
+    AND sequence > :after AND sequence <= :through
+ORDER BY sequence;
+
 -- name: list_erased
 SELECT sequence FROM events
 WHERE scope_key = :scope_key AND session_key = :session_key AND sequence <= :through
