@@ -63,6 +63,15 @@ def test_an_account_without_a_home_folder_is_told_what_to_do() -> None:
         find_home("~no-such-account-here/engrain", Environment())
 
 
+def test_an_empty_home_variable_does_not_lead_to_the_root_of_the_system(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOME", "")
+    with pytest.raises(InvalidValue, match="pass --home"):
+        find_home(None, Environment())
+    assert find_home(None, Environment(home="/srv/home")).path == Path("/srv/home")
+
+
 def test_the_layout_is_what_the_specification_says() -> None:
     home = Home(Path("/h"))
     assert home.database == Path("/h/memory/engrain.sqlite3")

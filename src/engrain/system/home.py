@@ -6,6 +6,7 @@ Owns the folder's layout and how it is found and made. What a database is made o
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -109,9 +110,13 @@ def _make_or_meet(folder: Path) -> None:
 
 
 def _expand(path: Path) -> Path:
+    """The path with `~` replaced; a `HOME` that is empty would lead to the root of the system."""
+    no_home = InvalidValue(
+        "home", "this account has no home folder; pass --home or set ENGRAIN_HOME"
+    )
+    if path.parts[:1] == ("~",) and os.environ.get("HOME") == "":
+        raise no_home
     try:
         return path.expanduser()
     except RuntimeError:
-        raise InvalidValue(
-            "home", "this account has no home folder; pass --home or set ENGRAIN_HOME"
-        ) from None
+        raise no_home from None

@@ -77,7 +77,8 @@ def translate_error(error: apsw.Error, path: str = "database") -> EngrainError:
     if _is_disk_full(error):
         return StorageFull("the disk is full; nothing of this call was kept")
     if isinstance(error, apsw.ReadOnlyError | apsw.PermissionsError | apsw.CantOpenError):
-        return UnsafeFile(path, f"cannot be opened for writing ({type(error).__name__})")
+        reason = f"cannot be opened for writing ({type(error).__name__})"
+        return UnsafeFile(path, reason, "its folder must be writable too")
     if isinstance(error, apsw.TooBigError):
         return LimitExceeded("sqlite_value_bytes_max", 1_000_000_000)
     if isinstance(error, apsw.NotADBError):
