@@ -68,7 +68,7 @@ YES = Approval(call_id="a", is_allowed=True)
 )
 def test_a_sound_turn_may_be_stored(events):
     check_append(events)
-    check_replay(StoredEvent(n, 1, 0, event) for n, event in enumerate(events, 1))
+    assert wrong_in(events) is None
 
 
 @pytest.mark.invariant("INV-06")
