@@ -1,7 +1,8 @@
 """One client of the PostgreSQL benchmark, a process of its own, at the word of `postgres_turns.py`.
 
-Standard input says `bare 20` or `engrain 20`; the answer is a line of JSON with the nanoseconds of
-each of these turns, and when the first began and the last ended by the machine's steady clock.
+Standard input says `bare 20`, `pipelined 20` or `engrain 20`; the answer is a line of JSON with the
+nanoseconds of each of these turns, and when the first began and the last ended by the machine's
+steady clock.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ def main() -> None:
     with Memory.open(url) as memory, open_writer(memory) as writer:
         contestants: dict[str, Callable[[int], object]] = {
             "bare": bare.append,
+            "pipelined": bare.append_in_a_pipeline,
             "engrain": lambda at: writer.append(turns[at]),
         }
         done = dict.fromkeys(contestants, 0)
@@ -39,7 +41,7 @@ def main() -> None:
 
 
 class BareTurns:
-    """Four inserts in one transaction, sent in one pipeline: what pgbench would do with them."""
+    """Four prepared inserts in one transaction, one round trip for each statement or for all."""
 
     def __init__(self, url: str, number: int, payloads: Sequence[Sequence[bytes]]) -> None:
         self._connection = psycopg.connect(url, autocommit=True)
@@ -48,12 +50,17 @@ class BareTurns:
         self._next = number << 32
 
     def append(self, at: int) -> None:
+        """As pgbench runs a script in its mode `prepared`."""
+        self._connection.execute("BEGIN")
+        for payload in self._payloads[at]:
+            self._connection.execute(INSERT, (self._next, payload))
+            self._next += 1
+        self._connection.execute("COMMIT")
+
+    def append_in_a_pipeline(self, at: int) -> None:
+        """The same in one round trip, as no driver does by itself."""
         with self._connection.pipeline():
-            self._connection.execute("BEGIN")
-            for payload in self._payloads[at]:
-                self._connection.execute(INSERT, (self._next, payload))
-                self._next += 1
-            self._connection.execute("COMMIT")
+            self.append(at)
 
 
 def _run(step: Callable[[int], object], numbers: range) -> list[int]:
