@@ -12,7 +12,7 @@ import traceback
 from enum import IntEnum
 from typing import Final
 
-from cyclopts import CycloptsError
+from cyclopts import CycloptsError, UnusedCliTokensError
 
 from engrain.contracts.errors import EngrainError, InvalidValue, Uncertain
 
@@ -87,7 +87,7 @@ def facts_of(error: BaseException) -> dict[str, object]:
         facts = error.error.facts()
         return facts | {"message": f"{facts['message']}; {error.done}"} | error.facts
     if isinstance(error, CycloptsError):
-        return _record("wrong_usage", f"{error} See: {_help_for(error)}")
+        return _record("wrong_usage", f"{_usage(error)} See: {_help_for(error)}")
     if isinstance(error, Interrupted):
         return _record("interrupted", f"stopped; {error.done}") | error.facts
     if isinstance(error, KeyboardInterrupt):
@@ -106,6 +106,14 @@ def trace_of(error: BaseException) -> str | None:
     if os.environ.get(DEBUG) != "1":
         return None
     return "".join(traceback.format_exception(error))
+
+
+def _usage(error: CycloptsError) -> str:
+    """What is wrong with a command line; words too many are most often a text without quotes."""
+    if isinstance(error, UnusedCliTokensError):
+        words = " ".join(error.unused_tokens)
+        return f"Too many words: {words}. A text of several words stands in quotes."
+    return str(error)
 
 
 def _help_for(error: CycloptsError) -> str:
