@@ -111,7 +111,7 @@ def trace_of(error: BaseException) -> str | None:
 def _usage(error: CycloptsError) -> str:
     """What is wrong with a command line; words too many are most often a text without quotes."""
     if isinstance(error, UnusedCliTokensError):
-        words = " ".join(error.unused_tokens)
+        words = " ".join(error.unused_tokens or ())
         return f"Too many words: {words}. A text of several words stands in quotes."
     return str(error)
 
