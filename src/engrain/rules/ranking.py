@@ -49,8 +49,7 @@ def rank(
     if not found:
         return
     own, windows = _score(found, statistics)
-    scores = _fuse(own, windows, {**windows, **own} if with_neighbours else own)
-    heap = [(-score, -key) for key, score in scores.items()]
+    heap = _fuse(own, windows, {**windows, **own} if with_neighbours else own)
     heapify(heap)
     holders = [(term, frozenset(one.keys)) for term, one in found]
     while heap:
@@ -92,9 +91,11 @@ def _add_windows(scores: Scores, one: Postings, rarity: float) -> None:
         scores[near] = score_of(near, 0.0) + rarity * count / (count + SATURATION)
 
 
-def _fuse(own: Scores, windows: Scores, keys: Iterable[int]) -> Scores:
-    """Each measured by its best, then added."""
-    own_share = (1 - WINDOW_SHARE) / max(own.values())
+def _fuse(own: Scores, windows: Scores, keys: Iterable[int]) -> list[tuple[float, int]]:
+    """Each measured by its best, then added: (-score, -key), so that the least is the best."""
+    own_share = (WINDOW_SHARE - 1) / max(own.values())
     window_share = WINDOW_SHARE / max(windows.values(), default=1.0)
     own_of, window_of = own.get, windows.get
-    return {key: own_share * own_of(key, 0.0) + window_share * window_of(key, 0.0) for key in keys}
+    return [
+        (own_share * own_of(key, 0.0) - window_share * window_of(key, 0.0), -key) for key in keys
+    ]

@@ -37,7 +37,7 @@ from engrain.storage.stores.sessions import find_key, resolve
 from engrain.storage.stores.terms import add_to_tail, look_up, remove_from_index, settle_tail
 
 _CURSOR = "episodes"
-_TWIN_COLUMN = 16
+_TWIN_COLUMN, _FAMILY_COLUMN = 16, 17
 
 
 class PreparedEpisode(msgspec.Struct, frozen=True):
@@ -267,13 +267,10 @@ def _show(reader: Reader, scope: ScopeKey, ranked: Iterator[Ranked], limit: int)
     """Hits in their order, equal scores newest first; of twins the newest, with all sources."""
     where = {"scope_key": scope.scope}
     found = _choose(reader, where, ranked, limit)
-    families = reader.all_of(
-        "episodes.list_twins", [{**where, "twin": row[_TWIN_COLUMN]} for _, row in found]
-    )
-    hits = [
-        _hit(reader, where, one, row, family)
-        for (one, row), family in zip(found, families, strict=True)
-    ]
+    twins = [row[_TWIN_COLUMN] for _, row in found if row[_FAMILY_COLUMN] > 1]
+    rows = reader.all_of("episodes.list_twins", [{**where, "twin": twin} for twin in twins])
+    families = dict(zip(twins, rows, strict=True))
+    hits = [_hit(reader, where, one, row, families.get(row[_TWIN_COLUMN])) for one, row in found]
     hits.sort(key=lambda hit: (-hit.score, -hit.episode.recorded_at, hit.episode.id.bytes))
     return tuple(hits[:limit])
 
@@ -290,7 +287,7 @@ def _choose(
     last = 0.0
     while page := list(islice(ranked, limit + limit // 4 + 1)):
         keys = [{**where, "episode_key": one.key} for one in page]
-        for one, rows in zip(page, reader.all_of("episodes.read", keys), strict=True):
+        for one, rows in zip(page, reader.all_of("episodes.read_hit", keys), strict=True):
             for row in rows:
                 families.setdefault(row[_TWIN_COLUMN], (one, row))
         if len(families) >= limit:
@@ -300,15 +297,15 @@ def _choose(
     return [(one, row) for one, row in families.values() if one.score >= last]
 
 
-def _hit(reader: Reader, where: dict[str, int], one: Ranked, row: Row, family: Rows) -> Hit:
-    newest = family[0]
-    if newest[1] != row[2]:
-        found = reader.one("episodes.read", episode_key=newest[1], **where)
+def _hit(reader: Reader, where: dict[str, int], one: Ranked, row: Row, family: Rows | None) -> Hit:
+    """`family` are the episode and its twins, newest first; None where it has no twin."""
+    if family is not None and family[0][1] != row[2]:
+        found = reader.one("episodes.read", episode_key=family[0][1], **where)
         assert found is not None, "a twin of the same snapshot"
         row = found
     reasons = tuple([f"term:{term}" for term in one.terms]) or ("neighbour",)
     episode = read_episode(row)
-    others = [EpisodeId(UUID(bytes=twin[0])) for twin in family[1:]]
+    others = [EpisodeId(UUID(bytes=twin[0])) for twin in family[1:]] if family else []
     return Hit(episode=episode, score=one.score, sources=(episode.id, *others), reasons=reasons)
 
 

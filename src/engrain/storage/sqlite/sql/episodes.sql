@@ -22,6 +22,14 @@ SELECT e.episode_id, s.session_id, e.episode_key, e.text, e.first_sequence, e.la
 FROM episodes e JOIN sessions s ON s.session_key = e.episode_key >> 32
 WHERE e.episode_key = :episode_key AND e.scope_key = :scope_key;
 
+-- name: read_hit
+SELECT e.episode_id, s.session_id, e.episode_key, e.text, e.first_sequence, e.last_sequence,
+    e.ordinal, e.occurred_from, e.occurred_to, e.recorded_at, e.speaker, e.importance, e.origin,
+    e.sensitivity, e.labels, e.tokens, e.twin,
+    (SELECT count(*) FROM episodes f WHERE f.scope_key = e.scope_key AND f.twin = e.twin) AS family
+FROM episodes e JOIN sessions s ON s.session_key = e.episode_key >> 32
+WHERE e.episode_key = :episode_key AND e.scope_key = :scope_key;
+
 -- name: list
 SELECT e.episode_id, s.session_id, e.episode_key, e.text, e.first_sequence, e.last_sequence,
     e.ordinal, e.occurred_from, e.occurred_to, e.recorded_at, e.speaker, e.importance, e.origin,
