@@ -22,7 +22,7 @@ from typing import Any
 import apsw
 import pytest
 
-from engrain import Memory
+from engrain import Memory, Turn
 from engrain.contracts import faults
 from engrain.contracts.episodes import NewEpisode
 from engrain.contracts.errors import (
@@ -295,6 +295,15 @@ def test_the_database_of_another_program_is_left_alone(path: Path) -> None:
     with pytest.raises(Corrupt, match="no Engrain database"):
         Memory.open(path)
     assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_name_too_long_for_its_companions_is_refused_by_what_the_system_says(
+    path: Path,
+) -> None:
+    long = path.with_name("n" * 250)
+    with pytest.raises(UnsafeFile, match="File name too long"):
+        Memory.open(long)
 
 
 def test_a_file_that_is_no_database_is_left_alone(path: Path) -> None:
@@ -373,6 +382,14 @@ def _directory_replaced_by_a_file(path: Path, aside: Path) -> None:
     path.parent.touch()
 
 
+def _log_deleted(path: Path, aside: Path) -> None:
+    path.with_name(f"{path.name}-wal").unlink()
+
+
+def _log_replaced(path: Path, aside: Path) -> None:
+    _replaced_by_its_copy(path.with_name(f"{path.name}-wal"), aside)
+
+
 GONE = [
     _deleted,
     _moved,
@@ -381,6 +398,8 @@ GONE = [
     _replaced_by_a_directory,
     _directory_moved,
     _directory_replaced_by_a_file,
+    _log_deleted,
+    _log_replaced,
 ]
 
 
@@ -406,6 +425,19 @@ def test_a_database_that_is_gone_acknowledges_nothing(
                 with pytest.raises(DatabaseReplaced) as caught:
                     write()
                 assert str(kept) in caught.value.message
+
+
+@pytest.mark.invariant("INV-03")
+def test_a_database_that_is_cut_to_nothing_acknowledges_nothing(kept: Path) -> None:
+    with Memory.open(kept) as memory:
+        session = memory.sessions.start(ANA)
+        with memory.sessions.lease(ANA, session.id) as writer:
+            writer.release()
+            os.truncate(kept, 0)
+            with pytest.raises(DatabaseReplaced):
+                writer.append(Turn.said("lost"))
+            with pytest.raises(DatabaseReplaced):
+                memory.audit.record(ANA, "lost", {})
 
 
 @pytest.mark.invariant("INV-03")

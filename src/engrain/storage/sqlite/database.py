@@ -72,23 +72,41 @@ class SqliteTransaction:
 
 
 class DatabaseFile:
-    """The file that was opened, and whether the path still leads to it."""
+    """The file that was opened and its log, and whether their paths still lead to them."""
 
     def __init__(self, path: str, turnstile: FileLock) -> None:
         self.path = path
         self.turnstile = turnstile
+        self._log_path = f"{path}-wal"
         opened = os.lstat(path)
-        self._device, self._inode = opened.st_dev, opened.st_ino
+        self._device, self._inode, self._log_inode = opened.st_dev, opened.st_ino, 0
+
+    def note_log(self) -> None:
+        """Takes the log that lies there for the one that was opened; a connection must be open."""
+        self._log_inode = os.lstat(self._log_path).st_ino
 
     def check(self) -> None:
-        """Raises `DatabaseReplaced` when the path was unlinked or leads elsewhere (INV-03)."""
+        """Raises `DatabaseReplaced` when the path was unlinked or leads elsewhere (INV-03).
+
+        So does a file that was cut to nothing.
+        """
         try:
             found = os.lstat(self.path)
-            if found.st_ino == self._inode and found.st_dev == self._device:
-                return
         except OSError:  # nothing there, or no way to it any more
+            found = None
+        if not (
+            found and found.st_ino == self._inode and found.st_dev == self._device and found.st_size
+        ):
+            raise DatabaseReplaced(f"{self.path} is no longer the database that was opened")
+
+    def check_log(self) -> None:
+        """The same for the log: SQLite goes on writing into one that has no name any more."""
+        try:
+            if os.lstat(self._log_path).st_ino == self._log_inode:
+                return
+        except OSError:
             pass
-        raise DatabaseReplaced(f"{self.path} is no longer the database that was opened")
+        raise DatabaseReplaced(f"{self._log_path} is no longer the log that was opened")
 
 
 class SqliteDatabase:
@@ -107,6 +125,8 @@ class SqliteDatabase:
         """Held by whoever uses the one connection of a database in memory."""
         self._alone: AbstractContextManager[Any] = nullcontext() if file else self._only
         self._writer = connect(_BUSY_WAIT_MS)
+        if file:
+            file.note_log()
         self._readers: deque[apsw.Connection] = deque()
         self._queue = CommitQueue(self._enter, self._commit, self._leave, recover=self._recover)
         self._process = os.getpid()
@@ -277,9 +297,11 @@ class SqliteDatabase:
                 raise
 
     def _confirm(self, batch: list[Work]) -> None:
-        """A commit into a file that left its path in the meantime is no acknowledgement."""
+        """A commit into files that left their paths in the meantime is no acknowledgement."""
         try:
-            self._check_file()
+            if self._file is not None:
+                self._file.check()
+                self._file.check_log()
         except DatabaseReplaced as replaced:
             _fail(batch, replaced)
         for work in batch:

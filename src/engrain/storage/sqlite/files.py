@@ -104,6 +104,8 @@ def prepare_database(
                 _refuse_companions(path, assets)
                 _create(path, now_us, migrations)
             check_database_files(path)
+            if not (_exists(lock_of(path)) and _exists(assets)):
+                _refuse_strangers(path)  # before anything is laid beside a file that is not ours
             _complete(path, assets)
         turnstile = FileLock(lock_of(path))
         try:
@@ -140,7 +142,8 @@ def _new_draft(path: Path, purpose: str) -> Path:
         try:
             leftover.unlink(missing_ok=True)
         except OSError as error:
-            raise UnsafeFile(str(leftover), "is in the way and cannot be removed") from error
+            why = f"cannot be removed or made ({error.strerror})"
+            raise UnsafeFile(str(leftover), why) from error
     create_private_file(draft)
     return draft
 
