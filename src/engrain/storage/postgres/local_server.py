@@ -52,6 +52,7 @@ from engrain.storage.postgres.local_directory import (
 from engrain.storage.postgres.local_programs import (
     Account,
     choose_account,
+    find_package,
     read_programs,
 )
 
@@ -139,6 +140,8 @@ def start(
     """
     owner = choose_account(account)
     flags = _settings_flags(settings or {})
+    if not directory.is_dir():
+        find_package()  # nothing is made where no server can come up
     place = prepare(directory, owner)
     deadline = time.monotonic() + wait_s
     with locked(place, deadline):
