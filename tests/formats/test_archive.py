@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import get_args
 from uuid import UUID
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -42,6 +43,7 @@ from formats.reading import events, fixture, read, skips, source, told
 
 FIRST = SessionId(UUID("01890000-0000-7000-8000-000000000001"))
 SECOND = SessionId(UUID("01890000-0000-7000-8000-000000000002"))
+THIRD = SessionId(UUID("01890000-0000-7000-8000-000000000003"))
 
 DIRECTORY = Workspace(
     name="/home/ana/shop",
@@ -233,6 +235,21 @@ def test_an_archive_without_its_last_line_is_torn() -> None:
     assert skips(read("archive", source(b"".join(lines[:-1]))))["torn"] == 1
     assert Skipped("end", "torn") in read("archive", source(b"".join(lines[:5] + lines[6:])))
     assert "torn" not in skips(read("archive", source(whole)))
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_events_below_a_broken_session_line_are_nobody_elses(count: int) -> None:
+    said = [StoredEvent(n, 1, 7, UserMessage(text=f"first {n}")) for n in range(1, count + 1)]
+    lost = [StoredEvent(n, 1, 7, UserMessage(text=f"second {n}")) for n in (1, 2, 3)]
+    first = msgspec.structs.replace(SESSIONS[0], event_count=count)
+    last = msgspec.structs.replace(SESSIONS[0], id=THIRD)
+    whole = iter_archive_lines([(first, said), (SESSIONS[1], lost), (last, said)])
+    lines = [b"{broken\n" if str(SECOND).encode() in line else line for line in whole]
+    items = read("archive", source(b"".join(lines)))
+    heard = [f"{n} user: first {n}" for n in range(1, count + 1)]
+    turn = ["--", *heard] if heard else []
+    assert [line for line in told(items) if "session" not in line] == [*turn, *turn]
+    assert skips(items) == {"broken_line": 1, "no_session": 3, "torn": 1}
 
 
 @pytest.mark.parametrize("head", [b"", b"{}\n", b'{"engrain":"archive","version":2}\n', b"\0\n"])

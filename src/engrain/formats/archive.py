@@ -146,18 +146,50 @@ def _check_header(first: Document | Skipped | None) -> None:
 def _read_lines(documents: Iterator[Document | Skipped]) -> Iterator[ArchiveItem]:
     counts = {ArchiveSession: 0, StoredEvent: 0}
     is_ended = False
+    place = _Place()
     for document in documents:
         item = document if isinstance(document, Skipped) else _read_line(document)
         if isinstance(item, ArchiveEnd):
             is_ended = item == ArchiveEnd(*counts.values())
-        elif isinstance(item, StoredEvent) and not counts[ArchiveSession]:
+        elif isinstance(item, StoredEvent) and not place.holds(item):
             yield Skipped(f"event {item.sequence}", "no_session")
         else:
+            place.pass_by(item)
             if not isinstance(item, Skipped):
                 counts[type(item)] += 1
             yield item
     if not is_ended:
         yield Skipped("end", "torn")
+
+
+class _Place:
+    """Whose events come next: those of the session line above, unless another one was broken.
+
+    Sequences rise in a session, and it has as many as its line says. An event that goes back, or
+    that is one too many after a broken line, is of a session that was lost: nobody else's.
+    """
+
+    def __init__(self) -> None:
+        self._session: Session | None = None
+        self._last: int | None = None
+        self._has_gap = False
+
+    def holds(self, stored: StoredEvent) -> bool:
+        """False for an event whose session is not known, and for all that follow it."""
+        if self._session is None:
+            return False
+        goes_back = self._last is not None and stored.sequence <= self._last
+        if goes_back or (self._has_gap and stored.sequence > self._session.event_count):
+            self._session = None
+        return self._session is not None
+
+    def pass_by(self, item: ArchiveItem) -> None:
+        if isinstance(item, ArchiveSession):
+            self._session, self._last, self._has_gap = item.session, None, False
+        elif isinstance(item, StoredEvent):
+            self._last = item.sequence
+        else:
+            self._has_gap = True
 
 
 def _read_line(document: Document) -> ArchiveItem | ArchiveEnd:
