@@ -9,8 +9,10 @@ docs/decisions/0007-ranking.md.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop
+from itertools import chain
 from math import log
 from typing import Final
 
@@ -82,13 +84,15 @@ def _add_turns(scores: Scores, one: Postings, rarity: float, average: float) -> 
 
 
 def _add_windows(scores: Scores, one: Postings, rarity: float) -> None:
-    held: dict[int, int] = {}
-    count_of, score_of = held.get, scores.get
+    near = (range(key - REACH, key + REACH + 1) for key in one.keys)
+    held = Counter(chain.from_iterable(near))
     for key, count in zip(one.keys, one.counts, strict=True):
-        for near in range(key - REACH, key + REACH + 1):
-            held[near] = count_of(near, 0) + count
-    for near, count in held.items():
-        scores[near] = score_of(near, 0.0) + rarity * count / (count + SATURATION)
+        if count > 1:
+            held.update(dict.fromkeys(range(key - REACH, key + REACH + 1), count - 1))
+    gains = [rarity * count / (count + SATURATION) for count in range(max(held.values()) + 1)]
+    score_of = scores.get
+    for key, count in held.items():
+        scores[key] = score_of(key, 0.0) + gains[count]
 
 
 def _fuse(own: Scores, windows: Scores, keys: Iterable[int]) -> list[tuple[float, int]]:

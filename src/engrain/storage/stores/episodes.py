@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from uuid import UUID
 
 import msgspec
@@ -280,21 +279,21 @@ def _choose(
 ) -> list[tuple[Ranked, Row]]:
     """One of each family of twins: the best `limit`, and all that tie with the last of them.
 
-    Twins and ties are only known once their rows are read, so it looks further while either might
-    hide what belongs among the best. A neighbour that no episode has is passed over.
+    Twins are only known once their rows are read, so it looks further while they leave room. A
+    neighbour that no episode has is passed over.
     """
     families: dict[bytes, tuple[Ranked, Row]] = {}
-    last = 0.0
-    while page := list(islice(ranked, limit + limit // 4 + 1)):
+    ahead = next(ranked, None)
+    while ahead and len(families) < limit:
+        page: list[Ranked] = []
+        while ahead and (len(page) < limit - len(families) or ahead.score == page[-1].score):
+            page.append(ahead)
+            ahead = next(ranked, None)
         keys = [{**where, "episode_key": one.key} for one in page]
         for one, rows in zip(page, reader.all_of("episodes.read_hit", keys), strict=True):
             for row in rows:
                 families.setdefault(row[_TWIN_COLUMN], (one, row))
-        if len(families) >= limit:
-            last = next(islice(families.values(), limit - 1, None))[0].score
-            if page[-1].score < last:
-                break
-    return [(one, row) for one, row in families.values() if one.score >= last]
+    return list(families.values())
 
 
 def _hit(reader: Reader, where: dict[str, int], one: Ranked, row: Row, family: Rows | None) -> Hit:
