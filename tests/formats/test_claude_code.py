@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import msgspec
+import pytest
+
 from engrain.contracts.events import ToolCall
 from engrain.contracts.imports import SessionBegins, Skipped, TurnRead
 from engrain.rules.validation import check_append
@@ -136,3 +139,29 @@ def test_lines_without_ids_are_named_by_their_place() -> None:
         "1 user: hi",
         "2 assistant: yo",
     ]
+
+
+@pytest.mark.parametrize("agents", [["a", "b"], [None, None]])
+def test_subagents_that_start_at_one_line_replace_neither_each_other_nor_a_person(
+    agents: list[str | None],
+) -> None:
+    def line(line_id: str, parent: str | None, **fields: object) -> bytes:
+        message = {"role": "user", "content": f"words of {line_id}"}
+        known = {"type": "user", "sessionId": S, "uuid": line_id, "parentUuid": parent}
+        return msgspec.json.encode({**known, "message": message, **fields}) + b"\n"
+
+    asked = [
+        line(f"s-{n}", "u-1", isSidechain=True, agentId=agent) for n, agent in enumerate(agents)
+    ]
+    items = read(
+        "claude_code",
+        source(b"".join([line("u-1", None), asked[0], line("u-2", "u-1"), asked[1]]), "x.jsonl"),
+    )
+    heard = sorted(line for line in told(items) if "words of" in line)
+    assert heard == [
+        "s-0 System: words of s-0",
+        "s-1 System: words of s-1",
+        "u-1 user: words of u-1",
+        "u-2 user: words of u-2",
+    ]
+    assert skips(items) == {}

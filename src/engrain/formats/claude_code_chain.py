@@ -88,9 +88,9 @@ class Chain:
         parent = self._parent(record)
         if record.get("type") not in ("user", "assistant"):
             self._stepped_over[line_id] = parent
-        if field(record, "isSidechain") is True:
+        if field(record, "isSidechain") is True:  # several may start at one line; none is retyped
             self._roots[line_id] = self._roots.get(parent, parent or line_id)
-        if parent and is_prompt(record):
+        elif parent and is_prompt(record):
             replaced = self._prompts.get(parent, line_id)
             if replaced != line_id:
                 self._abandoned.add(replaced)
