@@ -26,6 +26,7 @@ _ACCENTED_ENDS: Final = {
     "ivel": "ível",
     "iveis": "íveis",
 }
+_SPECIAL_ENDS: Final = (*_NASAL_ENDS, *_ACCENTED_ENDS)
 _LOCK: Final = threading.Lock()
 
 
@@ -34,20 +35,23 @@ def cut(word: str) -> str:
     if len(word) < _WORD_MIN or not (word.isascii() and word.isalpha()):
         return word
     english = _shared(word, _stem("english", word))
-    stem = min(english, _portuguese(english), _portuguese(word), key=len)
+    stem = min(english, _portuguese(english), key=len)
+    if english != word:
+        stem = min(stem, _portuguese(word), key=len)
     if len(stem) > _STEM_MIN and stem[-1] in _SOFT_ENDS:
         stem = stem[:-1]
     return stem if len(stem) >= _STEM_MIN else word
 
 
 def _portuguese(word: str) -> str:
-    for end in _NASAL_ENDS:  # avião, aviões
-        if word.endswith(end):
-            return _long_enough(word.removesuffix(end), word)
     accented = word
-    for end, written in _ACCENTED_ENDS.items():
-        if word.endswith(end):
-            accented = word.removesuffix(end) + written
+    if word.endswith(_SPECIAL_ENDS):
+        for end in _NASAL_ENDS:  # avião, aviões
+            if word.endswith(end):
+                return _long_enough(word.removesuffix(end), word)
+        for end, written in _ACCENTED_ENDS.items():
+            if word.endswith(end):
+                accented = word.removesuffix(end) + written
     return _long_enough(_shared(accented, _stem("portuguese", accented)), word)
 
 
@@ -57,6 +61,8 @@ def _long_enough(stem: str, word: str) -> str:
 
 def _shared(word: str, rewritten: str) -> str:
     """The beginning that both have in common."""
+    if word.startswith(rewritten):
+        return rewritten
     for at, (one, other) in enumerate(zip(word, rewritten, strict=False)):
         if one != other:
             return word[:at]
@@ -72,4 +78,4 @@ def _stem(language: str, word: str) -> str:
 def _stemmer(language: str) -> Any:
     import Stemmer  # loaded when the first word is cut, not when engrain is imported
 
-    return Stemmer.Stemmer(language)
+    return Stemmer.Stemmer(language, 0)  # without a cache of its own: each word comes once
