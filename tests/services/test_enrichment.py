@@ -140,6 +140,30 @@ def test_an_episode_says_where_it_came_from(quick_memory: Memory) -> None:
     assert (episode.speaker, episode.origin) == ("Inês", "user")
 
 
+@pytest.mark.parametrize(
+    ("speaker", "named"),
+    [
+        ("", None),
+        (" \n", None),
+        (" Ana ", "Ana"),
+        ("é" * 600, "é" * 512),
+        ("y" * 2_000, "y" * 1_024),
+    ],
+)
+def test_no_speaker_keeps_a_session_from_being_extracted(
+    quick_memory: Memory, speaker: str, named: str | None
+) -> None:
+    session = said(
+        quick_memory,
+        Turn((UserMessage(text="I moved to Porto", speaker=speaker),)),
+        Turn.said("In March"),
+    )
+    assert quick_memory.enrichment.extract(ANA, session).written == 2
+    first, second = quick_memory.episodes.list(ANA).items
+    assert (first.text, first.speaker) == ("I moved to Porto", named)
+    assert (second.text, second.speaker) == ("In March", None)
+
+
 def test_a_long_message_becomes_pieces_without_loss(quick_memory: Memory) -> None:
     sentences = [f"Sentence {number} of the kiln log, in full." for number in range(400)]
     session = said(quick_memory, Turn.said(" ".join(sentences)))

@@ -11,9 +11,11 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from engrain.contracts import limits
 from engrain.contracts.episodes import NewEpisode
 from engrain.contracts.events import AssistantMessage, StoredEvent, UserMessage
 from engrain.contracts.scope import Origin
+from engrain.contracts.text import cut_text
 
 PIECE_BYTES_MAX: Final = 2_048
 _BREAKS: Final = (re.compile(r"\n\s*\n"), re.compile(r"(?<=[.!?。！？])\s*|\n"), re.compile(r"\s"))
@@ -37,10 +39,18 @@ def verbatim_episodes(events: Iterable[StoredEvent]) -> Iterator[NewEpisode]:
                 ordinal=ordinal,
                 occurred_from=occurred,
                 occurred_to=occurred,
-                speaker=event.speaker,
+                speaker=_name_of(event.speaker),
                 importance=_IMPORTANCE,
                 origin=Origin(event.origin),
             )
+
+
+def _name_of(speaker: str | None) -> str | None:
+    """The speaker inside the bounds of an episode: an event says it freely, and may leave it blank.
+
+    What one event says must not keep the rest of its session from being remembered.
+    """
+    return cut_text((speaker or "").strip(), limits.title_bytes_max).strip() or None
 
 
 def split_text(text: str, bytes_max: int = PIECE_BYTES_MAX) -> list[str]:
