@@ -19,10 +19,14 @@ def twin_text(text: str) -> str:
     Accents, digits, signs and question marks do: they change what is said. A text of punctuation
     alone stands for itself.
     """
-    plain = unicodedata.normalize("NFKC", text).casefold().translate(_APOSTROPHES)
-    words = unicodedata.normalize("NFKC", _UNSEEN.sub("", plain)).split()
+    words = (text.lower() if text.isascii() else _plain(text)).split()
     bare = [word.strip(_EDGE) for word in words]
     return " ".join(word for word in bare if word.strip("-")) or " ".join(words)
+
+
+def _plain(text: str) -> str:
+    plain = unicodedata.normalize("NFKC", text).casefold().translate(_APOSTROPHES)
+    return unicodedata.normalize("NFKC", _UNSEEN.sub("", plain))
 
 
 def similarity(one: AbstractSet[str], other: AbstractSet[str]) -> float:

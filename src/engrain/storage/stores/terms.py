@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from engrain.contracts import limits
@@ -76,13 +77,13 @@ def settle_tail(writer: Writer, scope: ScopeKey) -> int:
         return 0
     settled = writer.one("terms.read_settled", **where) or (0, 0, 0)
     block = settled[2] + 1
-    by_term: dict[str, _Entries] = {}
+    by_term: defaultdict[str, _Entries] = defaultdict(_Entries)
     total = 0
     for key, packed in tail:
         counts, length = unpack_terms(packed)
         total += length
         for term, count in counts.items():
-            by_term.setdefault(term, _Entries()).add(key, count, length)
+            by_term[term].add(key, count, length)
     writer.run_many(
         "terms.add_postings",
         [
