@@ -252,6 +252,13 @@ def test_events_below_a_broken_session_line_are_nobody_elses(count: int) -> None
     assert skips(items) == {"broken_line": 1, "no_session": 3, "torn": 1}
 
 
+def test_an_event_that_stands_twice_costs_its_session_nothing() -> None:
+    lines = archive().splitlines(keepends=True)
+    items = read("archive", source(b"".join([*lines[:3], *lines[2:]])))
+    assert told(items) == told(read("archive", source(archive())))
+    assert skips(items) == {"erased": 1, "repeated": 1, "summary": 1, "torn": 1}
+
+
 @pytest.mark.parametrize("head", [b"", b"{}\n", b'{"engrain":"archive","version":2}\n', b"\0\n"])
 def test_another_header_is_refused(head: bytes) -> None:
     with pytest.raises(UnknownFormat):

@@ -166,7 +166,8 @@ class _Place:
     """Whose events come next: those of the session line above, unless another one was broken.
 
     Sequences rise in a session, and it has as many as its line says. An event that goes back, or
-    that is one too many after a broken line, is of a session that was lost: nobody else's.
+    after a broken line does not rise or is one too many, is of a session that was lost: nobody
+    else's.
     """
 
     def __init__(self) -> None:
@@ -178,8 +179,9 @@ class _Place:
         """False for an event whose session is not known, and for all that follow it."""
         if self._session is None:
             return False
-        goes_back = self._last is not None and stored.sequence <= self._last
-        if goes_back or (self._has_gap and stored.sequence > self._session.event_count):
+        last = stored.sequence if self._last is None else self._last
+        is_beyond = stored.sequence > self._session.event_count or stored.sequence == self._last
+        if stored.sequence < last or (self._has_gap and is_beyond):
             self._session = None
         return self._session is not None
 
