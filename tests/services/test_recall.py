@@ -114,6 +114,28 @@ def test_near_duplicates_are_shown_once_and_said(quick_memory: Memory) -> None:
     assert block.text.count("heron-42") == 1
 
 
+PLACE = "The review with the whole team about the roadmap is in the large room on the second floor"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            f"{PLACE} at 3 and everybody brings slides.",
+            f"{PLACE} at 4 and everybody brings slides.",
+        ),
+        ("Ana lent Rui her kayak", "Rui lent Ana her kayak"),
+    ],
+)
+def test_another_number_and_another_order_of_words_hide_nothing(
+    quick_memory: Memory, one: str, other: str
+) -> None:
+    learn(quick_memory, UserMessage(text=one), UserMessage(text=other))
+    block = quick_memory.recall(ANA, "the review or the kayak at 3", budget_tokens=500)
+    assert set(shown(block)) == {one, other}
+    assert block.left_out == ()
+
+
 def test_what_did_not_fit_is_said(quick_memory: Memory) -> None:
     for number in range(12):
         learn(quick_memory, UserMessage(text=f"kayak number {number} is for rent by the hour"))

@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Set as AbstractSet
+from itertools import pairwise
 from typing import Final
 
+from engrain.rules.terms import terms
+
+NEAR_DUPLICATE: Final = 0.9
 _UNSEEN: Final = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff]+")
+_HAS_DIGIT: Final = re.compile(r"\d").search
 _EDGE: Final = ".,;:!…。、\"'`´“”„«»‹›「」『』()[]{}*_~–—"
 _APOSTROPHES: Final = str.maketrans(dict.fromkeys("‘’‚ʼ", "'"))
 
@@ -29,7 +34,30 @@ def _plain(text: str) -> str:
     return unicodedata.normalize("NFKC", _UNSEEN.sub("", plain))
 
 
-def similarity(one: AbstractSet[str], other: AbstractSet[str]) -> float:
+class Wording:
+    """The terms of a text in their order, to tell whether another says nearly the same."""
+
+    __slots__ = ("_ordered", "_terms")
+
+    def __init__(self, text: str) -> None:
+        self._ordered = terms(text)
+        self._terms = frozenset(self._ordered)
+
+    def is_near(self, other: Wording) -> bool:
+        """True when both have nearly all terms, nearly all neighbours and every number in common.
+
+        The same words in another order, or about another number, say something else.
+        """
+        mine, others = self._terms, other._terms
+        if similarity(mine, others) < NEAR_DUPLICATE or any(map(_HAS_DIGIT, mine ^ others)):
+            return False
+        return similarity(self._pairs(), other._pairs()) >= NEAR_DUPLICATE
+
+    def _pairs(self) -> frozenset[tuple[str, str]]:
+        return frozenset(pairwise(("", *self._ordered)))
+
+
+def similarity(one: AbstractSet[object], other: AbstractSet[object]) -> float:
     """The share of their terms that two texts have in common (Jaccard), 0 without any term."""
     shared = len(one & other)
     return shared / (len(one) + len(other) - shared) if shared else 0.0

@@ -23,14 +23,12 @@ from engrain.contracts.scope import Scope
 from engrain.contracts.text import repair_text
 from engrain.rules.budget import Candidate, estimate_tokens, fill
 from engrain.rules.framing import frame, frame_head, frame_item, frame_tail
-from engrain.rules.terms import terms
-from engrain.rules.twins import similarity
+from engrain.rules.twins import Wording
 
 if TYPE_CHECKING:
     from engrain.services.sessions import SessionWriter
 
 CANDIDATES_MAX = 100
-NEAR_DUPLICATE = 0.9
 # Letters of one cost, so that what fits a budget is no matter of chance; without vowels no words.
 _NONCE_LETTERS = "bcdfghjklmnpqrstvwxz"
 _NONCE_LENGTH = 12
@@ -157,11 +155,11 @@ def _item(hit: Hit, tokens: int) -> RecallItem:
 
 
 def _without_near_duplicates(hits: Sequence[Hit]) -> list[Hit]:
-    kept: list[tuple[Hit, frozenset[str]]] = []
+    kept: list[tuple[Hit, Wording]] = []
     for hit in hits:
-        words = frozenset(terms(hit.episode.text))
-        if all(similarity(words, other) < NEAR_DUPLICATE for _, other in kept):
-            kept.append((hit, words))
+        wording = Wording(hit.episode.text)
+        if not any(wording.is_near(other) for _, other in kept):
+            kept.append((hit, wording))
     return [hit for hit, _ in kept]
 
 
