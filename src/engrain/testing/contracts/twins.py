@@ -28,6 +28,15 @@ class TestTwins:
         assert len(every_episode(stores)) == 3
 
     @pytest.mark.invariant("INV-25")
+    def test_of_twins_that_came_in_at_one_time_the_last_one_said_is_shown(
+        self, stores: Stores
+    ) -> None:
+        ids = remember(stores, begin(stores), *["the heron waits"] * 12).ids
+        (hit,) = stores.episodes.search(ANA, "heron")
+        assert hit.sources == tuple(reversed(ids))
+        assert hit.episode.id == ids[-1]
+
+    @pytest.mark.invariant("INV-25")
     def test_what_differs_in_a_word_or_a_number_is_no_twin(self, stores: Stores) -> None:
         texts = ("the heron waits", "the heron waited", "the heron waits 2", "a heron waits")
         remember(stores, begin(stores), *texts)

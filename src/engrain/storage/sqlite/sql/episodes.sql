@@ -51,7 +51,7 @@ ORDER BY e.episode_key LIMIT :limit;
 -- name: list_twins
 SELECT episode_id, episode_key, recorded_at FROM episodes
 WHERE scope_key = :scope_key AND twin = :twin
-ORDER BY recorded_at DESC, episode_id DESC;
+ORDER BY recorded_at DESC, episode_key DESC;
 
 -- name: delete
 DELETE FROM episodes WHERE episode_key = :episode_key AND scope_key = :scope_key;
