@@ -84,7 +84,7 @@ def test_all_that_nobody_said_is_counted() -> None:
     assert Skipped("a-18", "open_call") in items
 
 
-def test_a_subagents_own_file_is_a_session_below_its_parents() -> None:
+def test_a_sidechains_own_file_is_a_session_below_its_parents() -> None:
     items = read("claude_code", fixture("agent-a1b2c3.jsonl"))
     assert told(items) == [
         f"session {S}/a1b2c3 | None | 1775030450000000",
@@ -142,7 +142,7 @@ def test_lines_without_ids_are_named_by_their_place() -> None:
 
 
 @pytest.mark.parametrize("agents", [["a", "b"], [None, None]])
-def test_subagents_that_start_at_one_line_replace_neither_each_other_nor_a_person(
+def test_sidechains_that_start_at_one_line_replace_neither_each_other_nor_a_person(
     agents: list[str | None],
 ) -> None:
     def line(line_id: str, parent: str | None, **fields: object) -> bytes:

@@ -1,7 +1,7 @@
 """Claude Code transcripts: JSON lines, one content block of an API message a line.
 
 A file is read twice: first for titles and the chain of lines, then for words. A line belongs to
-the session that it names, so that a file may hold several; a subagent is a session of its own,
+the session that it names, so that a file may hold several; a sidechain is a session of its own,
 `<session>/<agent>`, and what its model was asked there is a `System` event: nobody's words.
 """
 

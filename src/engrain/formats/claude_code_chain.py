@@ -51,7 +51,7 @@ def nobodys_words(text: str) -> str:
 
 
 def is_prompt(record: Record) -> bool:
-    """True for a line with words of a person (or, in a subagent, of the model that called it)."""
+    """True for a line with words of a person (or, in a sidechain, of the model that called it)."""
     if record.get("type") != "user" or field(record, "isMeta") is True:
         return False
     if field(record, "isCompactSummary") is True:
@@ -66,7 +66,7 @@ def _texts(content: object) -> list[str]:
 
 
 class Chain:
-    """Which lines were abandoned, where each subagent's line began, and the sessions' titles."""
+    """Which lines were abandoned, where each sidechain began, and the sessions' titles."""
 
     def __init__(self) -> None:
         self._stepped_over: dict[str, str] = {}
@@ -107,7 +107,7 @@ class Chain:
         return False
 
     def root_of(self, line_id: str) -> str:
-        """The id of the line that a subagent's line goes back to."""
+        """The id of the line that a sidechain goes back to."""
         return self._roots.get(line_id, line_id)
 
     def title_of(self, session: str) -> str | None:
