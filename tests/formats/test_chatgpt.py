@@ -79,7 +79,7 @@ def test_a_circle_of_parents_and_wrong_types_are_survived() -> None:
         "create_time": "soon",
     }
     items = read("chatgpt", source(json.dumps([circle, {"mapping": None}]).encode()))
-    assert told(items) == ["session 1 | None | None", "--", "1 user: hi"]
+    assert told(items) == ["session file.json#1 | None | None", "--", "1 user: hi"]
     assert skips(items) == {"empty_session": 1}
 
 

@@ -89,6 +89,16 @@ def test_a_conversation_in_two_exports_is_kept_once(memory: Memory, folder: Path
     assert set(episode_texts(memory).values()) == {1}
 
 
+@pytest.mark.invariant("INV-16")
+def test_conversations_without_ids_of_two_files_stay_two(memory: Memory, folder: Path) -> None:
+    for name in ("one", "two"):
+        write_export(folder / f"{name}.json", conversation(name, "hello", "hi", uuid=None))
+    for sessions_new in (2, 0):
+        report = memory.imports.run(ANA, folder)
+        assert (report.sessions_new, report.sessions_known) == (sessions_new, 2 - sessions_new)
+    assert texts_of(memory) == {f"talk {name}": ["hello", "hi"] for name in ("one", "two")}
+
+
 def test_what_a_grown_file_adds_to_its_last_turn_stays_in_that_turn(
     quick_memory: Memory, folder: Path
 ) -> None:

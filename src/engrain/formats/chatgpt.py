@@ -63,7 +63,7 @@ class ChatGptReader:
         return name.lower().endswith(".json") and bool(_MAPPING.search(head))
 
     def read(self, file: SourceFile) -> Iterator[ImportItem]:
-        return read_elements(file, lambda document: _Conversation(document).items())
+        return read_elements(file, lambda *found: _Conversation(*found).items())
 
 
 def pick_line(mapping: Record, current: str) -> list[Record]:
@@ -87,14 +87,12 @@ def _last_leaf(mapping: Record) -> str:
 class _Conversation:
     """One conversation on its way into turns."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, place: str) -> None:
         self._document = document
         self._record = document.record
         self._builder = TurnBuilder("import:chatgpt")
         self._source_id = (
-            id_of(self._record.get("conversation_id"))
-            or id_of(self._record.get("id"))
-            or str(document.piece.number)
+            id_of(self._record.get("conversation_id")) or id_of(self._record.get("id")) or place
         )
         self._waiting: list[ToolCall] = []
         self._result: tuple[str, ToolResult] | None = None

@@ -48,7 +48,7 @@ class ClaudeReader:
         return name.lower().endswith(".json") and bool(_MESSAGES.search(head))
 
     def read(self, file: SourceFile) -> Iterator[ImportItem]:
-        return read_elements(file, lambda document: _Conversation(document).items())
+        return read_elements(file, lambda *found: _Conversation(*found).items())
 
 
 def pick_line(messages: list[Record], leaf: str) -> list[Record]:
@@ -82,12 +82,11 @@ def _is_root(parent: str) -> bool:
 class _Conversation:
     """One conversation on its way into turns."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, place: str) -> None:
         self._document = document
         self._record = document.record
         self._builder = TurnBuilder("import:claude")
-        number = document.piece.number
-        self._source_id = id_of(self._record.get("uuid")) or str(number)
+        self._source_id = id_of(self._record.get("uuid")) or place
 
     def items(self) -> Iterator[ImportItem]:
         if "chat_messages" not in self._record:

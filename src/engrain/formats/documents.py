@@ -25,6 +25,7 @@ Record = dict[str, Any]
 
 document_nodes_max: Final = 2_000_000
 source_id_bytes_max: Final = 256
+_NAME_CHARACTERS_MAX: Final = 60
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -65,15 +66,20 @@ def iter_documents(pieces: Iterable[Piece | Skipped], broken: str) -> Iterator[D
 
 
 def read_elements(
-    file: SourceFile, read: Callable[[Document], Iterable[ImportItem]]
+    file: SourceFile, read: Callable[[Document, str], Iterable[ImportItem]]
 ) -> Iterator[ImportItem]:
-    """What `read` makes of each element of a JSON file, with what was skipped in its place."""
+    """What `read` makes of each element of a JSON file, with what was skipped in its place.
+
+    `read` also gets the element's place, the id of a conversation that has none of its own: the
+    file's name and the element's number, so that two such files are two conversations.
+    """
+    name = repair_text(file.name)[0][-_NAME_CHARACTERS_MAX:]
     with closing(file.open()) as stream:
         for document in iter_documents(iter_elements(stream), broken=""):
             if isinstance(document, Skipped):
                 yield document
             else:
-                yield from read(document)
+                yield from read(document, f"{name}#{document.piece.number}")
 
 
 def _read_document(piece: Piece, broken: str) -> Document | Skipped:

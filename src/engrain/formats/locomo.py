@@ -42,10 +42,10 @@ class LocomoReader:
         return read_elements(file, _read_sample)
 
 
-def _read_sample(document: Document) -> Iterator[ImportItem]:
+def _read_sample(document: Document, place: str) -> Iterator[ImportItem]:
     sample = document.record
     conversation = record_of(sample.get("conversation"))
-    sample_id = id_of(sample.get("sample_id")) or str(document.piece.number)
+    sample_id = id_of(sample.get("sample_id")) or place
     for key in sorted(filter(_SESSION.fullmatch, conversation), key=_session_number):
         begins = _begin(conversation, f"{sample_id}/{key}", key)
         yield from iter_session(begins, _read_turns(document, begins, key))
