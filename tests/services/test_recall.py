@@ -136,6 +136,19 @@ def test_another_number_and_another_order_of_words_hide_nothing(
     assert block.left_out == ()
 
 
+@pytest.mark.invariant("INV-25")
+def test_the_same_words_of_two_persons_are_both_shown(quick_memory: Memory) -> None:
+    allergic = "I am allergic to nuts"
+    learn(
+        quick_memory,
+        UserMessage(text=allergic, speaker="Caroline"),
+        UserMessage(text=allergic, speaker="Melanie"),
+    )
+    block = quick_memory.recall(ANA, "who is allergic to nuts?", budget_tokens=500)
+    assert {item.episode.speaker for item in block.items} == {"Caroline", "Melanie"}
+    assert block.left_out == ()
+
+
 def test_what_did_not_fit_is_said(quick_memory: Memory) -> None:
     for number in range(12):
         learn(quick_memory, UserMessage(text=f"kayak number {number} is for rent by the hour"))

@@ -17,37 +17,48 @@ _EDGE: Final = ".,;:!…。、\"'`´“”„«»‹›「」『』()[]{}*_~–�
 _APOSTROPHES: Final = str.maketrans(dict.fromkeys("‘’‚ʼ", "'"))
 
 
-def twin_text(text: str) -> str:
-    """The normal form that near-identical texts share.
+def twin_text(text: str, speaker: str | None = None) -> str:
+    """The normal form that near-identical texts of one speaker share.
 
     Case, white space, typographic variants and punctuation around words make no difference.
     Accents, digits, signs and question marks do: they change what is said. A text of punctuation
-    alone stands for itself.
+    alone stands for itself. The same words of two named persons are two things that were said.
     """
-    words = (text.lower() if text.isascii() else _plain(text)).split()
+    said = _normal(text)
+    return f"{_normal(speaker)}\n{said}" if speaker else said
+
+
+def _normal(text: str) -> str:
+    words = _plain(text).split()
     bare = [word.strip(_EDGE) for word in words]
     return " ".join(word for word in bare if word.strip("-")) or " ".join(words)
 
 
 def _plain(text: str) -> str:
+    if text.isascii():
+        return text.lower()
     plain = unicodedata.normalize("NFKC", text).casefold().translate(_APOSTROPHES)
     return unicodedata.normalize("NFKC", _UNSEEN.sub("", plain))
 
 
 class Wording:
-    """The terms of a text in their order, to tell whether another says nearly the same."""
+    """Who spoke, and the terms in their order, to tell whether another says nearly the same."""
 
-    __slots__ = ("_ordered", "_terms")
+    __slots__ = ("_ordered", "_speaker", "_terms")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, speaker: str | None = None) -> None:
+        self._speaker = _normal(speaker or "")
         self._ordered = terms(text)
         self._terms = frozenset(self._ordered)
 
     def is_near(self, other: Wording) -> bool:
         """True when both have nearly all terms, nearly all neighbours and every number in common.
 
-        The same words in another order, or about another number, say something else.
+        The same words in another order, about another number or of another named person say
+        something else.
         """
+        if self._speaker != other._speaker and self._speaker and other._speaker:
+            return False
         mine, others = self._terms, other._terms
         if similarity(mine, others) < NEAR_DUPLICATE or any(map(_HAS_DIGIT, mine ^ others)):
             return False

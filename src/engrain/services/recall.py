@@ -157,7 +157,7 @@ def _item(hit: Hit, tokens: int) -> RecallItem:
 def _without_near_duplicates(hits: Sequence[Hit]) -> list[Hit]:
     kept: list[tuple[Hit, Wording]] = []
     for hit in hits:
-        wording = Wording(hit.episode.text)
+        wording = Wording(hit.episode.text, hit.episode.speaker)
         if not any(wording.is_near(other) for _, other in kept):
             kept.append((hit, wording))
     return [hit for hit, _ in kept]

@@ -197,7 +197,7 @@ def _prepare(known: KnownScope, session_id: SessionId, new: NewEpisode) -> Prepa
     return PreparedEpisode(
         EpisodeId(episode_id(known.secret, session_id, *place)),
         new,
-        twin_mark(known.secret, twin_text(new.text)),
+        twin_mark(known.secret, twin_text(new.text, new.speaker)),
         estimate_tokens(new.text),
         Counter(found),
         len(found),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from engrain.contracts.episodes import NewEpisode
 from engrain.contracts.ids import EpisodeId
 from engrain.testing.clock import HeldClock
 from engrain.testing.contracts import ANA, begin
@@ -43,6 +44,20 @@ class TestTwins:
         found = stores.episodes.search(ANA, "heron")
         assert {hit.episode.text for hit in found} == set(texts)
         assert all(len(hit.sources) == 1 for hit in found)
+
+    @pytest.mark.invariant("INV-25")
+    def test_the_same_words_of_two_persons_are_no_twins(self, stores: Stores) -> None:
+        session = begin(stores)
+        speakers = ("Caroline", "caroline", "Melanie", None)
+        episodes = [
+            NewEpisode(
+                text="I am allergic to nuts", speaker=name, first_sequence=at, last_sequence=at
+            )
+            for at, name in enumerate(speakers, 1)
+        ]
+        ids = stores.episodes.append(ANA, session.id, episodes).ids
+        found = {hit.sources for hit in stores.episodes.search(ANA, "nuts")}
+        assert found == {(ids[1], ids[0]), (ids[2],), (ids[3],)}
 
     @pytest.mark.invariant("INV-25")
     def test_when_the_newest_twin_is_forgotten_the_next_is_shown(
