@@ -428,16 +428,31 @@ def test_a_database_that_is_gone_acknowledges_nothing(
 
 
 @pytest.mark.invariant("INV-03")
+@pytest.mark.parametrize("take", [_log_deleted, _log_replaced])
+def test_a_log_that_goes_when_its_folder_has_long_been_quiet_is_noticed(
+    kept: Path, take: Callable[[Path, Path], None]
+) -> None:
+    with Memory.open(kept) as memory:
+        time.sleep(0.15)  # from then on the folder's time is trusted
+        memory.audit.record(ANA, "kept", {})
+        memory.audit.record(ANA, "kept", {})
+        take(kept, kept.parent / "aside")
+        with pytest.raises(DatabaseReplaced):
+            memory.audit.record(ANA, "lost", {})
+
+
+@pytest.mark.invariant("INV-03")
 def test_a_database_that_is_cut_to_nothing_acknowledges_nothing(kept: Path) -> None:
     with Memory.open(kept) as memory:
         session = memory.sessions.start(ANA)
-        with memory.sessions.lease(ANA, session.id) as writer:
-            writer.release()
+        with (
+            pytest.raises((Corrupt, DatabaseReplaced)),
+            memory.sessions.lease(ANA, session.id) as writer,
+        ):
             os.truncate(kept, 0)
-            with pytest.raises(DatabaseReplaced):
-                writer.append(Turn.said("lost"))
-            with pytest.raises(DatabaseReplaced):
-                memory.audit.record(ANA, "lost", {})
+            writer.append(Turn.said("lost"))
+        with pytest.raises((Corrupt, DatabaseReplaced)):
+            memory.audit.record(ANA, "lost", {})
 
 
 @pytest.mark.invariant("INV-03")

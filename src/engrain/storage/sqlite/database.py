@@ -7,9 +7,11 @@ from is `files.py`; what a connection is set to is `connections.py`.
 from __future__ import annotations
 
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from pathlib import Path
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -35,6 +37,7 @@ _BUSY_WAIT_MS = limits.busy_wait_us // 1_000
 _BUSY_WAIT_S = limits.busy_wait_us / limits.SECOND_US
 _CHECKPOINT_PAGES = 2_000
 _READERS_KEPT = 8
+_CLOCK_IS_COARSE_NS = 100_000_000
 
 
 class SqliteTransaction:
@@ -77,36 +80,41 @@ class DatabaseFile:
     def __init__(self, path: str, turnstile: FileLock) -> None:
         self.path = path
         self.turnstile = turnstile
-        self._log_path = f"{path}-wal"
+        self._folder, self._log_path = str(Path(path).parent), f"{path}-wal"
         opened = os.lstat(path)
         self._device, self._inode, self._log_inode = opened.st_dev, opened.st_ino, 0
+        self._folder_seen = 0
 
     def note_log(self) -> None:
         """Takes the log that lies there for the one that was opened; a connection must be open."""
         self._log_inode = os.lstat(self._log_path).st_ino
 
     def check(self) -> None:
-        """Raises `DatabaseReplaced` when the path was unlinked or leads elsewhere (INV-03).
+        """Raises `DatabaseReplaced` when file or log was unlinked or replaced (INV-03).
 
-        So does a file that was cut to nothing.
+        So does a file that was cut to nothing. SQLite goes on writing into files without a name.
         """
         try:
-            found = os.lstat(self.path)
-        except OSError:  # nothing there, or no way to it any more
-            found = None
-        if not (
-            found and found.st_ino == self._inode and found.st_dev == self._device and found.st_size
-        ):
-            raise DatabaseReplaced(f"{self.path} is no longer the database that was opened")
-
-    def check_log(self) -> None:
-        """The same for the log: SQLite goes on writing into one that has no name any more."""
-        try:
-            if os.lstat(self._log_path).st_ino == self._log_inode:
+            file = os.lstat(self.path)
+            is_opened = file.st_ino == self._inode and file.st_dev == self._device
+            if is_opened and file.st_size > 0 and self._is_log_opened():
                 return
-        except OSError:
+        except OSError:  # nothing there, or no way to it any more
             pass
-        raise DatabaseReplaced(f"{self._log_path} is no longer the log that was opened")
+        raise DatabaseReplaced(f"{self.path} is no longer the database that was opened")
+
+    def _is_log_opened(self) -> bool:
+        """Looks at the log itself only after a name in its folder changed.
+
+        On Linux a file whose times were looked at pays for it at its next write, and the log is
+        written by every turn. A folder's time is trusted once it is older than its clock is coarse.
+        """
+        changed = os.lstat(self._folder).st_mtime_ns
+        if changed == self._folder_seen:
+            return True
+        if time.time_ns() - changed > _CLOCK_IS_COARSE_NS:
+            self._folder_seen = changed
+        return os.lstat(self._log_path).st_ino == self._log_inode
 
 
 class SqliteDatabase:
@@ -245,7 +253,6 @@ class SqliteDatabase:
     def _commit_members(self, batch: list[Work], run: Callable[[Work], None]) -> None:
         try:
             self._writer.execute("BEGIN IMMEDIATE")
-            self._check_file()
             for work in batch:
                 run(work)
         except apsw.Error as error:
@@ -259,10 +266,6 @@ class SqliteDatabase:
             self._roll_back()
         else:
             self._acknowledge(batch)
-
-    def _check_file(self) -> None:
-        if self._file is not None:
-            self._file.check()
 
     def _run(self, work: Work) -> None:
         try:
@@ -283,11 +286,18 @@ class SqliteDatabase:
         self._writer.execute("RELEASE member")
 
     def _acknowledge(self, batch: list[Work]) -> None:
+        """The files are looked at last: one that leaves its path later might as well leave then."""
         try:
             reach("commit.before")
+            if self._file is not None:
+                self._file.check()
             self._writer.execute("COMMIT")
             reach("commit.after")
-            self._confirm(batch)
+            for work in batch:
+                work.is_durable = work.error is None
+        except DatabaseReplaced as replaced:
+            _fail(batch, replaced)
+            self._roll_back()
         except BaseException as error:
             lost = Uncertain(f"the commit was not acknowledged ({cause_of(error)})")
             lost.__cause__ = error
@@ -295,17 +305,6 @@ class SqliteDatabase:
             self._roll_back()
             if not isinstance(error, Exception):
                 raise
-
-    def _confirm(self, batch: list[Work]) -> None:
-        """A commit into files that left their paths in the meantime is no acknowledgement."""
-        try:
-            if self._file is not None:
-                self._file.check()
-                self._file.check_log()
-        except DatabaseReplaced as replaced:
-            _fail(batch, replaced)
-        for work in batch:
-            work.is_durable = work.error is None
 
     def _roll_back(self) -> None:
         if not self._writer.get_autocommit():
