@@ -234,7 +234,7 @@ class _Slicer:
             is_escaped = block.endswith(b"\\")
             for pair in _ESCAPED:
                 block = block.replace(pair, b"")
-        parts = block.split(b'"')
+        parts = block.replace(b'""', b"").split(b'"')  # nothing stands between these two
         if self._is_scalar:
             if not self._is_quoted or len(parts) > 1:
                 return False
