@@ -145,12 +145,16 @@ def is_asleep(_: Victim, line: list[Any]) -> bool:
 
 
 def wake_after_takeover(fleet: Fleet, mutant: str = "") -> str:
-    """What a writer tells first when it wakes, while another has gone on with its session."""
+    """What a writer tells first when it wakes, after another has gone on with its session.
+
+    The other sleeps by then: a mutant that has to read again what was written meanwhile would never
+    catch up with one that goes on.
+    """
     words: list[str] = []
     sleeper = fleet.start(sleeps_after=5, mutant=mutant)
     assert fleet.read_until(is_asleep) is sleeper
-    other = fleet.start()
-    assert fleet.read_until(Turns(3)) is other
+    other = fleet.start(sleeps_after=3)
+    assert fleet.read_until(is_asleep) is other
     sleeper.wake()
 
     def is_telling(victim: Victim, line: list[Any]) -> bool:
