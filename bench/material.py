@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from random import Random
@@ -39,7 +40,7 @@ class Words:
 
     def __init__(self, vocabulary: Sequence[str], seed: int) -> None:
         self._vocabulary = vocabulary
-        self._weights = list(accumulate(1 / rank for rank in range(3, len(vocabulary) + 3)))
+        self._weights = _weights(len(vocabulary))
         self._random = Random(seed)
 
     def draw(self, count: int) -> list[str]:
@@ -51,6 +52,11 @@ class Words:
         while len(words) < characters:
             words = " ".join((words, *self.draw(characters // 4 + 1)))
         return words[: characters - 1] + "."
+
+
+@cache
+def _weights(count: int) -> list[float]:
+    return list(accumulate(1 / rank for rank in range(3, count + 3)))
 
 
 def make_turns(count: int, *, seed: int = 1, prefix: str = "call") -> list[list[Event]]:

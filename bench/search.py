@@ -1,8 +1,10 @@
 """Scoped search: many scopes of 1,000 episodes in one file, each query inside one of them.
 
-What is searched is slow to build, so it is kept in the cache: made by the stores themselves, 1,000
-episodes an append, and settled; the last scopes have 255 more that no job has settled yet. It is
-built anew when the rules of terms or the schema change.
+The episodes come as users write them: one at a time, those of all scopes mixed, each scope's in
+their order. Both sides get them in the same order. Engrain makes each durable by itself and settles
+a scope whenever a batch of it is full; the last scopes have 255 more that no job has settled yet.
+What is searched is slow to build, so it is kept in the cache, and built anew when the rules of
+terms or the schema change.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from array import array
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from importlib import resources
@@ -18,7 +21,7 @@ from random import Random
 
 from engrain import Memory, Scope
 from engrain.contracts.episodes import NewEpisode
-from indexing import append_settled
+from engrain.contracts.limits import settle_episodes_max
 from material import Words, make_vocabulary
 from report import Goal, Section, lines_of, ratio
 from run import Run
@@ -26,7 +29,7 @@ from timing import Loop, interleave
 
 _SCOPES, _SCOPES_FULL = 100, 1_000
 _SCOPES_UNSETTLED = 20
-_SETTLED = 1_024  # four full batches
+_SETTLED = 4 * settle_episodes_max
 _UNSETTLED = 255
 _CHARACTERS = 200
 _QUERIES = 400
@@ -114,27 +117,36 @@ class Corpus:
         self.directory.mkdir(parents=True, mode=0o700)
         print(f"building {self.directory.name} …", file=sys.stderr)
         with Memory.open(self.database) as memory, self.episodes.open("w") as lines:
-            for scope in range(self._scopes):
-                self._build_scope(memory, scope)
-                for text in self._texts(scope):
-                    lines.write(json.dumps([scope, text]) + "\n")
+            sessions = [memory.sessions.start(_scope(it)).id for it in range(self._scopes)]
+            texts = [self._texts(number) for number in range(self._scopes)]
+            stored = [0] * self._scopes
+            for number in self._arrivals():
+                scope, text = _scope(number), next(texts[number])
+                stored[number] = at = stored[number] + 1
+                episode = NewEpisode(text=text, first_sequence=at, last_sequence=at)
+                memory.episodes.append(scope, sessions[number], [episode])
+                if at % settle_episodes_max == 0:
+                    memory.episodes.settle(scope)
+                lines.write(json.dumps([number, text]) + "\n")
+            for number, count in enumerate(stored):
+                assert memory.episodes.unsettled(_scope(number)) == count % settle_episodes_max
         done.touch()
 
-    def _build_scope(self, memory: Memory, number: int) -> None:
-        scope = _scope(number)
-        texts = list(self._texts(number))
-        session, _ = append_settled(memory, scope, _episodes(texts[:_SETTLED], 1))
-        if rest := texts[_SETTLED:]:
-            memory.episodes.append(scope, session, _episodes(rest, _SETTLED + 1))
-        assert memory.episodes.unsettled(scope) == len(rest)
+    def _arrivals(self) -> Sequence[int]:
+        """The scope of each episode, in the order in which they come."""
+        arrivals = array("H")
+        for scope in range(self._scopes):
+            arrivals.extend([scope] * self._count(scope))
+        Random(self._scopes).shuffle(arrivals)
+        return arrivals
 
-    def _is_unsettled(self, scope: int) -> bool:
-        return scope >= self._scopes - _SCOPES_UNSETTLED
+    def _count(self, scope: int) -> int:
+        is_unsettled = scope >= self._scopes - _SCOPES_UNSETTLED
+        return _SETTLED + _UNSETTLED * is_unsettled
 
     def _texts(self, scope: int) -> Iterator[str]:
         words = Words(self._vocabulary, scope)
-        count = _SETTLED + _UNSETTLED * self._is_unsettled(scope)
-        return (words.text(_CHARACTERS) for _ in range(count))
+        return (words.text(_CHARACTERS) for _ in range(self._count(scope)))
 
     def queries(self) -> dict[str, list[Query]]:
         """Words of an episode of the scope, for settled scopes and for those with a tail."""
@@ -155,13 +167,6 @@ class Corpus:
             rare = sorted({word for word in words[:-1] if word not in common and len(word) > 1})
             queries.append((scope, " ".join(random.sample(rare, min(_WORDS, len(rare))))))
         return queries
-
-
-def _episodes(texts: Sequence[str], first: int) -> list[NewEpisode]:
-    return [
-        NewEpisode(text=text, first_sequence=at, last_sequence=at)
-        for at, text in enumerate(texts, first)
-    ]
 
 
 def _scope(number: int) -> Scope:

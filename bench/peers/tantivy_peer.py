@@ -10,6 +10,9 @@ from pathlib import Path
 
 import tantivy
 
+_COMMIT = 1_000
+"""Documents a commit: many for a service that makes each durable, so it is to Tantivy's favour."""
+
 
 class TantivySearch:
     """BM25 over the words of a query (any of them), inside one scope, with the texts of the hits.
@@ -41,10 +44,12 @@ class TantivySearch:
     def _build(self, directory: Path, episodes: str) -> None:
         index = tantivy.Index(self._schema, path=str(directory))
         writer = index.writer(heap_size=256 << 20, num_threads=1)
-        for scope, text in _read(episodes):
+        for number, (scope, text) in enumerate(_read(episodes), 1):
             document = tantivy.Document(text=text)
             document.add_unsigned("scope", scope)
             writer.add_document(document)
+            if number % _COMMIT == 0:
+                writer.commit()
         writer.commit()
         writer.wait_merging_threads()
 
