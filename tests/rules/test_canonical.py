@@ -14,7 +14,7 @@ from engrain.contracts.errors import Corrupt, InvalidJson, InvalidValue, LimitEx
 from engrain.contracts.events import Audit, Erased, Recall, ToolCall, ToolResult, UserMessage
 from engrain.contracts.scope import Origin
 from engrain.rules import canonical
-from engrain.rules.canonical import canonical_bytes, decode_event, encode_event, read_json
+from engrain.rules.canonical import canonical_bytes, decode_events, encode_event, read_json
 
 MIB = limits.MIB
 clean = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=20)
@@ -227,13 +227,12 @@ def test_an_event_comes_back_as_it_was(text, occurred_at, speaker):
         ToolResult(call_id="c", text=text, status="missing"),
         Recall(text=text, episode_ids=("a", "b"), tokens=3),
     ):
-        assert decode_event(encode_event(event)) == event
+        assert decode_events([encode_event(event)]) == [event]
 
 
 def test_an_origin_is_stored_as_its_text():
-    assert decode_event(encode_event(UserMessage(text="x", origin=Origin("tool:grep")))) == (
-        UserMessage(text="x", origin="tool:grep")
-    )
+    payload = encode_event(UserMessage(text="x", origin=Origin("tool:grep")))
+    assert decode_events([payload]) == [UserMessage(text="x", origin="tool:grep")]
 
 
 @pytest.mark.invariant("INV-05")
@@ -255,7 +254,7 @@ def test_an_event_with_broken_text_is_refused_by_field(event, field):
 
 def test_an_escaped_backslash_before_u0000_is_sound_text():
     event = UserMessage(text=r"a\u0000")
-    assert decode_event(encode_event(event)) == event
+    assert decode_events([encode_event(event)]) == [event]
 
 
 @pytest.mark.parametrize(
@@ -287,7 +286,7 @@ def test_an_event_too_large_is_refused(text):
 @pytest.mark.parametrize("payload", [b"", b"{}", b'{"kind":"odd"}', b"\xff", b'{"kind":"erased"}'])
 def test_stored_bytes_that_hold_no_event_are_corrupt(payload):
     with pytest.raises(Corrupt):
-        decode_event(payload)
+        decode_events([payload])
 
 
 @settings(max_examples=150)

@@ -134,8 +134,8 @@ RULES: dict[str, tuple[object, str, object, Promise, dict[str, object]]] = {
     ),
     "commitments are not recomputed": (
         history,
-        "commit_event",
-        hold_everything,
+        "first_uncommitted",
+        let_through,
         replay.TestReplaying().test_what_was_tampered_with_is_never_returned,
         {},
     ),

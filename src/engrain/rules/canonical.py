@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal, NoReturn
 
 import msgspec
@@ -224,7 +224,7 @@ _event_decoder: Final = msgspec.json.Decoder(Event)
 
 
 def encode_event(event: Event) -> bytes:
-    """The stored bytes of an event; `decode_event` gives back an equal one.
+    """The stored bytes of an event; `decode_events` gives back equal ones.
 
     Raises `InvalidValue` when a field has the wrong type or breaks the text rule (INV-05), and
     `LimitExceeded` past `event_bytes_max`, for long text before it is encoded.
@@ -263,10 +263,10 @@ def _without_content(error: Exception) -> str:
     return re.sub(r"'[^']*'", "…", str(error))
 
 
-def decode_event(payload: bytes) -> Event:
-    """The event in stored bytes; raises `Corrupt` when they hold none."""
+def decode_events(payloads: Iterable[bytes]) -> list[Event]:
+    """The events in stored bytes; raises `Corrupt` when some hold none."""
     try:
-        return _event_decoder.decode(payload)
+        return list(map(_event_decoder.decode, payloads))
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise Corrupt("the stored bytes of an event do not decode") from None
 

@@ -41,6 +41,19 @@ def genesis_link(session_id: UUID) -> bytes:
     return sha256(_GENESIS_DOMAIN + session_id.bytes).digest()
 
 
+def first_uncommitted(
+    commitments: Sequence[bytes], salts: Sequence[bytes | None], payloads: Sequence[bytes | None]
+) -> int | None:
+    """Index of the first payload that is not the one committed to; an erased one passes."""
+    made = [
+        commitment if payload is None else sha256(_EVENT_DOMAIN + (salt or b"") + payload).digest()
+        for commitment, salt, payload in zip(commitments, salts, payloads, strict=True)
+    ]
+    if made == list(commitments):
+        return None
+    return next(at for at, it in enumerate(zip(made, commitments, strict=True)) if it[0] != it[1])
+
+
 def batch_link(
     previous: bytes,
     session_id: UUID,

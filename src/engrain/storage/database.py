@@ -6,7 +6,7 @@ they touch nothing but the transaction. Anchors lock in the order scope, session
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
@@ -27,10 +27,6 @@ class Reader(Protocol):
         ...
 
     def all(self, query: str, **parameters: object) -> list[Row]: ...
-
-    def each(self, query: str, **parameters: object) -> Iterator[Row]:
-        """`all`, a row at a time; to be used up before the transaction ends."""
-        ...
 
     def all_of(self, query: str, each: Sequence[Parameters]) -> list[list[Row]]:
         """The rows for every set of parameters, in their order, in one round trip."""

@@ -81,9 +81,6 @@ class PostgresTransaction:
     def all(self, query: str, **parameters: Any) -> list[Row]:
         return self._connection.execute(QUERIES[query], parameters, binary=True).fetchall()
 
-    def each(self, query: str, **parameters: Any) -> Iterator[Row]:
-        return iter(self.all(query, **parameters))
-
     def all_of(self, query: str, each: Sequence[Parameters]) -> list[list[Row]]:
         statement = QUERIES[query]
         cursors = [self._connection.execute(statement, one, binary=True) for one in each]

@@ -57,10 +57,6 @@ class SqliteTransaction:
         statement, in_order = QUERIES[query]
         return self._connection.execute(statement, in_order(parameters)).fetchall()
 
-    def each(self, query: str, **parameters: Any) -> Iterator[Row]:
-        statement, in_order = QUERIES[query]
-        return self._connection.execute(statement, in_order(parameters))
-
     def all_of(self, query: str, each: Sequence[Parameters]) -> list[list[Row]]:
         (statement, in_order), execute = QUERIES[query], self._connection.execute
         return [execute(statement, in_order(parameters)).fetchall() for parameters in each]

@@ -113,7 +113,7 @@ class SqlForkStore:
             for batch, events in iter_batches(self._database, key):
                 if batch[1] > end:
                     raise _not_a_turns_end()
-                verifier.feed(batch, events)
+                verifier.feed([batch], events)
                 history.append((batch, events))
                 size += _payload_bytes([(batch, events)])
                 if size > limits.replay_bytes_max:

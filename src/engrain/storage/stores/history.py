@@ -7,17 +7,17 @@ yielded once its whole batch fits the chain (INV-11).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import TypeVar
 from uuid import UUID
 
 from engrain.contracts import limits
 from engrain.contracts.errors import Corrupt
-from engrain.contracts.events import Erased, StoredEvent
+from engrain.contracts.events import Erased, Event, StoredEvent
 from engrain.contracts.ids import SessionKey
-from engrain.rules.canonical import decode_event
-from engrain.rules.chain import EventHeader, batch_link, commit_event, genesis_link
-from engrain.storage.database import Database
+from engrain.rules.canonical import decode_events
+from engrain.rules.chain import batch_link, first_uncommitted, genesis_link
+from engrain.storage.database import Database, Row
 
 _BATCHES_FIRST = 32
 _BATCHES_MAX = 128
@@ -26,7 +26,9 @@ _PAGE_BYTES = 4 * limits.MIB
 Batch = tuple[int, int, int, bytes, bytes]
 """(first sequence, last sequence, recorded at, link, operation id)"""
 EventRow = tuple[int, int, str, bytes, bytes | None, bytes | None]
-"""(sequence, turn, kind, commitment, salt, payload); unverified, the hashes are None"""
+"""(sequence, turn, kind, commitment, salt, payload); an erased event lacks the last two"""
+PayloadRow = tuple[int, str, bytes | None]
+"""(turn, kind, payload)"""
 
 T = TypeVar("T")
 
@@ -48,38 +50,43 @@ def iter_histories(
 
     With `verifier` they are checked first; without it no commitment is even read.
     """
-    query = "list_events" if verifier else "list_payloads"
-    return _iter_pages(
-        database, key, query, lambda batches, rows: _read_page(batches, rows, verifier), after
-    )
+    if verifier is None:
+        return _iter_pages(database, key, "list_payloads", _read_page, after)
+
+    def read_verified(batches: list[Batch], rows: list[Row]) -> tuple[int, list[StoredEvent]]:
+        verifier.feed(batches, rows)
+        return _read_page(batches, [(row[1], row[2], row[5]) for row in rows])
+
+    return _iter_pages(database, key, "list_events", read_verified, after)
 
 
 def _iter_pages(
     database: Database,
     key: SessionKey,
     query: str,
-    read: Callable[[list[Batch], Iterator[EventRow]], tuple[int, T]],
+    read: Callable[[list[Batch], list[Row]], tuple[int, T]],
     after: int,
 ) -> Iterator[tuple[int, T]]:
     """What `read` makes of batches past `after` and their rows, each page in a transaction.
 
-    `read` gets the rows as they come, so that their bytes are still at hand when it hashes and
-    decodes them, and says how many bytes of payload they had: the next page has as many batches
-    as should make `_PAGE_BYTES`, so that large events are not held by the hundred. From a corrupt
-    page on it goes batch by batch, so that what comes before the corrupt one is still given out.
+    `read` says how many bytes of payload the rows had: the next page has as many batches as should
+    make `_PAGE_BYTES`, so that large events are not held by the hundred. From a corrupt page on it
+    goes batch by batch, so that what comes before the corrupt one is still given out.
     """
     where = {"scope_key": key.scope, "session_key": key.session}
     limit = _BATCHES_FIRST
     while True:
+        with database.read() as reader:
+            batches = reader.all("transcript.list_batches", after=after, limit=limit, **where)
+            if not batches:
+                return
+            last = batches[-1][1]
+            rows = reader.all(f"transcript.{query}", after=after, through=last, **where)
         try:
-            with database.read() as reader:
-                batches = reader.all("transcript.list_batches", after=after, limit=limit, **where)
-                if not batches:
-                    return
-                last = batches[-1][1]
-                _check_gapless(batches, after)
-                rows = reader.each(f"transcript.{query}", after=after, through=last, **where)
-                page = read(batches, rows)
+            _check_gapless(batches, after)
+            if len(rows) != last - after:  # their sequences are distinct and lie between
+                raise _incomplete(batches)
+            page = read(batches, rows)
         except Corrupt:
             if limit == 1:
                 raise
@@ -103,47 +110,28 @@ def _incomplete(batches: list[Batch]) -> Corrupt:
 
 
 def _keep_page(
-    batches: list[Batch], rows: Iterator[EventRow]
+    batches: list[Batch], rows: list[EventRow]
 ) -> tuple[int, tuple[list[Batch], list[EventRow]]]:
-    kept = list(rows)
-    if [row[0] for row in kept] != list(range(batches[0][0], batches[-1][1] + 1)):
-        raise _incomplete(batches)
-    return sum(len(row[5]) for row in kept if row[5] is not None), (batches, kept)
+    return sum(len(row[5]) for row in rows if row[5] is not None), (batches, rows)
 
 
-def _read_page(
-    batches: list[Batch], rows: Iterator[EventRow], verifier: ChainVerifier | None
-) -> tuple[int, list[StoredEvent]]:
-    """One pass, which hashes and decodes each payload while the processor still has it."""
-    size = 0
-    events: list[StoredEvent] = []
-    headers: list[EventHeader] = []
-    keep, note, decode = events.append, headers.append, decode_event
-    for at, last, recorded_at, _, _ in batches:
-        for sequence, turn, kind, commitment, salt, payload in islice(rows, last - at + 1):
-            if sequence != at:
-                raise _incomplete(batches)
-            at += 1
-            if verifier is not None:
-                note((kind, turn, commitment))
-                if payload is not None and commit_event(salt or b"", payload) != commitment:
-                    raise _not_committed(sequence)
-            if payload is None:
-                keep(StoredEvent(sequence, turn, recorded_at, Erased(was=kind)))
-            else:
-                size += len(payload)
-                keep(StoredEvent(sequence, turn, recorded_at, decode(payload)))
-        if at <= last:
-            raise _incomplete(batches)
-    if next(rows, None) is not None:  # which also ends the statement, and so its snapshot
-        raise _incomplete(batches)
-    if verifier is not None:
-        verifier.follow(batches, headers)
-    return size, events
-
-
-def _not_committed(sequence: int) -> Corrupt:
-    return Corrupt(f"event {sequence} is not the one that was committed")
+def _read_page(batches: list[Batch], rows: list[PayloadRow]) -> tuple[int, list[StoredEvent]]:
+    """Column by column, so that each step is one loop of the interpreter's own."""
+    turns, kinds, payloads = zip(*rows, strict=True)
+    events: Sequence[Event | Erased]
+    if None in payloads:
+        events = [
+            Erased(was=kind) if payload is None else decode_events([payload])[0]
+            for kind, payload in zip(kinds, payloads, strict=True)
+        ]
+    else:
+        events = decode_events(payloads)
+    times: list[int] = []
+    for first, last, recorded_at, _, _ in batches:
+        times += [recorded_at] * (last - first + 1)
+    sequences = range(batches[0][0], batches[-1][1] + 1)
+    size = sum(len(payload) for payload in payloads if payload is not None)
+    return size, list(map(StoredEvent, sequences, turns, times, events))
 
 
 class ChainVerifier:
@@ -155,21 +143,18 @@ class ChainVerifier:
         self.link = genesis_link(session_id)
         self.erased = 0
 
-    def feed(self, batch: Batch, events: list[EventRow]) -> None:
-        """Raises `Corrupt` unless the batch follows and every commitment and link holds."""
-        for sequence, _, _, commitment, salt, payload in events:
-            if payload is not None and commit_event(salt or b"", payload) != commitment:
-                raise _not_committed(sequence)
-        self.follow(
-            [batch], [(kind, turn, commitment) for _, turn, kind, commitment, _, _ in events]
-        )
-        self.erased += sum(row[5] is None for row in events)
+    def feed(self, batches: Sequence[Batch], rows: Sequence[EventRow]) -> None:
+        """Takes batches and all their rows.
 
-    def follow(self, batches: Sequence[Batch], headers: Sequence[EventHeader]) -> None:
-        """Takes batches whose payloads hold, and their headers; none when a link breaks."""
+        Raises `Corrupt`, and takes none, unless they follow and every commitment and link holds.
+        """
         begin = self._next
         if batches[0][0] != begin:
             raise Corrupt(f"sequence {batches[0][0]} follows {begin - 1}")
+        _, turns, kinds, commitments, salts, payloads = zip(*rows, strict=True)
+        if (at := first_uncommitted(commitments, salts, payloads)) is not None:
+            raise Corrupt(f"event {begin + at} is not the one that was committed")
+        headers = list(zip(kinds, turns, commitments, strict=True))
         link = self.link
         for first, last, recorded_at, found, operation_id in batches:
             own = headers[first - begin : last - begin + 1]
@@ -177,6 +162,7 @@ class ChainVerifier:
             if link != found:
                 raise Corrupt(f"the chain breaks in the batch of events {first} to {last}")
         self.link = link
+        self.erased += payloads.count(None)
         self._next = batches[-1][1] + 1
 
     @property

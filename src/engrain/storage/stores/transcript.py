@@ -237,7 +237,7 @@ class SqlTranscriptStore:
         begun = self._read_head(key, session_id)
         verifier = ChainVerifier(session_id)
         for batch, rows in iter_batches(self._database, key):
-            verifier.feed(batch, rows)
+            verifier.feed([batch], rows)
         ended = self._read_head(key, session_id)
         _check_end(verifier.event_count, verifier.link, begun, ended)
         return Verification(

@@ -40,7 +40,7 @@ WHERE scope_key = :scope_key AND session_key = :session_key
 ORDER BY sequence;
 
 -- name: list_payloads
-SELECT sequence, turn, kind, NULL AS commitment, NULL AS salt, payload
+SELECT turn, kind, payload
 FROM events
 WHERE scope_key = :scope_key AND session_key = :session_key
     AND sequence > :after AND sequence <= :through

@@ -43,7 +43,7 @@ WHERE event_key > (:session_key << 32 | :after) AND event_key <= (:session_key <
 ORDER BY event_key;
 
 -- name: list_payloads
-SELECT event_key & 4294967295 AS sequence, turn, kind, NULL AS commitment, NULL AS salt, payload
+SELECT turn, kind, payload
 FROM events
 WHERE event_key > (:session_key << 32 | :after) AND event_key <= (:session_key << 32 | :through)
     AND scope_key = :scope_key
