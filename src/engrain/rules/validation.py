@@ -74,16 +74,16 @@ class PairChecker:
         calls, unpaired = self._calls, _UNPAIRED
         for at, stored in enumerate(events):
             event = stored.event
-            if isinstance(event, ToolCall):
+            if type(event) in unpaired:
+                if not calls:
+                    continue
+            elif isinstance(event, ToolCall):
                 call_ids.add(event.call_id)
                 if not calls:
                     calls.append(event.call_id)
                     continue
-            elif isinstance(event, ToolResult):
-                if len(calls) == 1 and calls[0] == event.call_id:
-                    calls.clear()
-                    continue
-            elif not calls and type(event) in unpaired:
+            elif isinstance(event, ToolResult) and calls == [event.call_id]:
+                calls.clear()
                 continue
             if why := self.feed(event):
                 return at, why

@@ -6,7 +6,7 @@ yielded once its whole batch fits the chain (INV-11).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TypeVar
 from uuid import UUID
@@ -27,8 +27,8 @@ Batch = tuple[int, int, int, bytes, bytes]
 """(first sequence, last sequence, recorded at, link, operation id)"""
 EventRow = tuple[int, int, str, bytes, bytes | None, bytes | None]
 """(sequence, turn, kind, commitment, salt, payload); an erased event lacks the last two"""
-PayloadRow = tuple[int, str, bytes | None]
-"""(turn, kind, payload)"""
+PayloadRow = tuple[int, str | None, bytes | None]
+"""(turn, kind, payload), the kind of erased events alone"""
 
 T = TypeVar("T")
 
@@ -55,7 +55,8 @@ def iter_histories(
 
     def read_verified(batches: list[Batch], rows: list[Row]) -> tuple[int, list[StoredEvent]]:
         verifier.feed(batches, rows)
-        return _read_page(batches, [(row[1], row[2], row[5]) for row in rows])
+        _, turns, kinds, _, _, payloads = zip(*rows, strict=True)
+        return _read_columns(batches, turns, kinds, payloads)
 
     return _iter_pages(database, key, "list_events", read_verified, after)
 
@@ -116,22 +117,30 @@ def _keep_page(
 
 
 def _read_page(batches: list[Batch], rows: list[PayloadRow]) -> tuple[int, list[StoredEvent]]:
-    """Column by column, so that each step is one loop of the interpreter's own."""
     turns, kinds, payloads = zip(*rows, strict=True)
-    events: Sequence[Event | Erased]
-    if None in payloads:
+    return _read_columns(batches, turns, kinds, payloads)
+
+
+def _read_columns(
+    batches: list[Batch],
+    turns: Sequence[int],
+    kinds: Sequence[str | None],
+    payloads: Sequence[bytes | None],
+) -> tuple[int, list[StoredEvent]]:
+    """Bytes of the payloads and events; each step is one loop of the interpreter's own."""
+    kept = [payload for payload in payloads if payload is not None]
+    events: Iterable[Event | Erased] = decode_events(kept)
+    if len(kept) < len(payloads):
+        left = iter(events)
         events = [
-            Erased(was=kind) if payload is None else decode_events([payload])[0]
+            Erased(was=kind or "") if payload is None else next(left)
             for kind, payload in zip(kinds, payloads, strict=True)
         ]
-    else:
-        events = decode_events(payloads)
     times: list[int] = []
     for first, last, recorded_at, _, _ in batches:
         times += [recorded_at] * (last - first + 1)
     sequences = range(batches[0][0], batches[-1][1] + 1)
-    size = sum(len(payload) for payload in payloads if payload is not None)
-    return size, list(map(StoredEvent, sequences, turns, times, events))
+    return sum(map(len, kept)), list(map(StoredEvent, sequences, turns, times, events))
 
 
 class ChainVerifier:

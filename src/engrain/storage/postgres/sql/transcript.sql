@@ -40,7 +40,7 @@ WHERE scope_key = :scope_key AND session_key = :session_key
 ORDER BY sequence;
 
 -- name: list_payloads
-SELECT turn, kind, payload
+SELECT turn, CASE WHEN salt IS NULL THEN kind END AS erased_kind, payload
 FROM events
 WHERE scope_key = :scope_key AND session_key = :session_key
     AND sequence > :after AND sequence <= :through

@@ -43,7 +43,7 @@ WHERE event_key > (:session_key << 32 | :after) AND event_key <= (:session_key <
 ORDER BY event_key;
 
 -- name: list_payloads
-SELECT turn, kind, payload
+SELECT turn, CASE WHEN salt IS NULL THEN kind END AS erased_kind, payload
 FROM events
 WHERE event_key > (:session_key << 32 | :after) AND event_key <= (:session_key << 32 | :through)
     AND scope_key = :scope_key
