@@ -156,6 +156,7 @@ class CommitQueue:
             try:
                 self._gather(batch)
                 self._commit(batch)
+                _wake_members(batch)  # what is durable need not wait for a checkpoint
             finally:
                 self._leave(wait_s)
         except Exception as error:  # noqa: BLE001  (raised again by `outcome`)
@@ -184,8 +185,7 @@ class CommitQueue:
 
     def _hand_on(self, batch: list[Work]) -> None:
         """Wakes the members, and whoever leads next, who stays in line until it gathers."""
-        for member in batch[1:]:
-            member.wake()
+        _wake_members(batch)
         with self._lock:
             if self._leader is batch[0]:
                 heir = self._leader = self._first()
@@ -207,6 +207,11 @@ class CommitQueue:
             finally:
                 _fail_undone(batch, Busy("the writer that led was interrupted; nothing was done"))
                 self._hand_on(batch)
+
+
+def _wake_members(batch: list[Work]) -> None:
+    for member in batch[1:]:
+        member.wake()
 
 
 def _fail_undone(batch: list[Work], error: BaseException) -> None:
