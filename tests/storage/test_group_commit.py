@@ -144,6 +144,30 @@ def test_writers_that_wait_together_share_one_commit(stores: Stores) -> None:
         assert crowd.commits == 2
 
 
+def test_only_the_leader_waits_for_a_checkpoint(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases = holders(stores, 8)
+    go_on, checkpoint = Event(), SqliteDatabase._checkpoint
+
+    def slow_checkpoint(database: SqliteDatabase) -> None:
+        assert go_on.wait(WAIT_S)
+        checkpoint(database)
+
+    with crowded(stores) as crowd:
+        told = [crowd.join(say, stores, lease, "impatient") for lease in leases]
+        shared = crowd.faults.pause("commit.after", nth=2)
+        monkeypatch.setattr(SqliteDatabase, "_checkpoint", slow_checkpoint)
+        crowd.go()
+        monkeypatch.setattr(sqlite_database, "_CHECKPOINT_PAGES", 0)
+        shared.resume()
+        try:
+            until(lambda: sum(future.done() for future in told) == len(told) - 1)
+        finally:
+            go_on.set()
+        assert all(future.result(WAIT_S).first_sequence == 1 for future in told)
+
+
 @pytest.mark.invariant("INV-07")
 @pytest.mark.parametrize(("point", "are_there"), [("commit.before", 0), ("commit.after", 8)])
 def test_nobody_is_told_before_commit_returned(
