@@ -203,7 +203,7 @@ def test_writers_that_lock_in_opposite_orders_both_succeed(
     with ThreadPoolExecutor(2) as pool:
         ends = [pool.submit(cross, *keys), pool.submit(cross, *reversed(keys))]
         assert [end.result(WAIT_S) for end in ends] == ["done", "done"]
-    assert len(runs) == 3, "one of them was rolled back and run again"
+    assert len(runs) > 2, "one of them was rolled back and run again"
 
 
 # Connections that break

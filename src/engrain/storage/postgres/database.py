@@ -8,6 +8,7 @@ and is run again.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, groupby
@@ -46,6 +47,8 @@ _NO_WAIT_MS = 1
 """The shortest bound that there is: 0 would mean to wait for ever."""
 _IDLE_MS = 60_000
 _TRIES = 4
+_RERUN_PAUSE_S = 0.01
+"""Times the number of tries so far: whoever was in the way takes the freed lock first."""
 _RERUN = (pg.DeadlockDetected, pg.SerializationFailure, pg.UniqueViolation)
 """What rolled back for certain and may go better: another may have used the operation id first."""
 _POOL_MAX = 32
@@ -176,6 +179,7 @@ class PostgresDatabase:
             except _RERUN as error:
                 if attempt == _TRIES:
                     raise _gave_up(error) from None
+                time.sleep(_RERUN_PAUSE_S * attempt)
         raise AssertionError("unreachable")
 
     def try_write(self, anchor: Anchor, body: Callable[[Writer], T]) -> T | None:
