@@ -136,7 +136,7 @@ def test_turn_of_each_of_64_threads_is_committed_when_it_is_acknowledged(
 
 @pytest.mark.invariant("INV-28")
 def test_writers_that_wait_together_share_one_commit(stores: Stores) -> None:
-    leases = holders(stores, THREADS - 1)
+    leases = holders(stores, limits.commit_turns_max)
     with crowded(stores) as crowd:
         told = [crowd.join(say, stores, lease, "together") for lease in leases]
         crowd.go()
@@ -344,7 +344,7 @@ def test_writer_that_was_taken_waits_for_its_outcome(
 def test_shared_transaction_is_bounded(
     stores: Stores, monkeypatch: pytest.MonkeyPatch, bound: str, most: int, commits: int
 ) -> None:
-    assert (limits.commit_turns_max, limits.commit_bytes_max) == (256, 16 * limits.MIB)
+    assert (limits.commit_turns_max, limits.commit_bytes_max) == (32, 16 * limits.MIB)
     leases = holders(stores, 9)
     monkeypatch.setattr(limits, bound, most)
     with crowded(stores) as crowd:

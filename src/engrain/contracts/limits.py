@@ -36,7 +36,7 @@ clock_step_back_audit_us: Final = 60 * SECOND_US
 operation_retention_us: Final = 30 * DAY_US
 
 # Commit
-commit_turns_max: Final = 256
+commit_turns_max: Final = 32
 commit_bytes_max: Final = 16 * MIB
 busy_wait_us: Final = 5 * SECOND_US
 first_open_wait_us: Final = 30 * SECOND_US
