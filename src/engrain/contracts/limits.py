@@ -26,6 +26,11 @@ replay_events_max: Final = 100_000
 replay_bytes_max: Final = 64 * MIB
 snapshot_bytes_max: Final = 1 * MIB
 
+# Agent turns and tool calls
+batch_calls_max: Final = 32
+tool_result_bytes_max: Final = 256 * KIB
+diagnostic_bytes_max: Final = 1 * KIB
+
 # Leases
 lease_ttl_us: Final = 300 * SECOND_US
 lease_renew_every_us: Final = 60 * SECOND_US
