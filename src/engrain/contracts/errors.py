@@ -14,6 +14,8 @@
     │   ├── StaleLease         the lease was taken over, released or has expired
     │   ├── ReplayRequired     a lease must replay before its first append
     │   ├── StaleReplay        history moved since the replay: replay again
+    │   ├── TurnOpen           an agent turn is unfinished: finish or recover it
+    │   ├── UnknownEffects     tools may have run and nobody knows: a person decides
     │   ├── SnapshotMismatch   the session was made with another configuration
     │   ├── WorkspaceMismatch  the directory is not the one the session is bound to
     │   ├── OperationMismatch  the operation id was used for another request
@@ -160,6 +162,36 @@ class StaleReplay(Conflict):
 
     code = "stale_replay"
     retryable = True
+
+
+class TurnOpen(Conflict):
+    """The session has an unfinished agent turn, which alone may write to it until it ends."""
+
+    code = "turn_open"
+
+    def __init__(self, session_id: UUID) -> None:
+        super().__init__(
+            f"session {session_id} has an unfinished agent turn; if its process is gone, recover "
+            "the session",
+            session_id=str(session_id),
+        )
+        self.session_id = session_id
+
+
+class UnknownEffects(Conflict):
+    """Tools were started and left no result; `calls` says which, with their idempotency keys."""
+
+    code = "unknown_effects"
+
+    def __init__(self, session_id: UUID, calls: tuple[dict[str, str], ...]) -> None:
+        super().__init__(
+            f"session {session_id}: {len(calls)} tool call(s) were started and left no result; "
+            "look up what they did, then recover with unknown effects accepted",
+            session_id=str(session_id),
+            calls=list(calls),
+        )
+        self.session_id = session_id
+        self.calls = calls
 
 
 class SnapshotMismatch(Conflict):

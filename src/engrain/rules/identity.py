@@ -48,6 +48,14 @@ def import_operation_id(secret: bytes, session_id: UUID, marks: tuple[bytes, ...
     return uuid8(_keyed(secret, "import", (session_id.bytes, *marks)))
 
 
+def idempotency_key(
+    secret: bytes, session_id: UUID, turn: int, call_id: str, arguments: bytes
+) -> str:
+    """What a tool call is known by outside, for ever; `arguments` are canonical bytes."""
+    where = (session_id.bytes, b"%d" % turn, call_id.encode(), arguments)
+    return str(uuid8(_keyed(secret, "idempotency", where)))
+
+
 def twin_mark(secret: bytes, normal_text: str) -> bytes:
     """What near-identical texts of one scope share; `normal_text` comes from `rules.twins`."""
     return _keyed(secret, "twin", (normal_text.encode(),))[:8]

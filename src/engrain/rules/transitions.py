@@ -84,4 +84,37 @@ TERMS: Final = Machine(
     },
 )
 
-MACHINES: Final = (LEASE, EPISODE, TERMS)
+TURN: Final = Machine(
+    name="turn",
+    about=(
+        "The agent turn of a session. `open` waits for the model; `calling` has a batch of tool "
+        "calls whose results are not all in history. While there is one, nobody else may append."
+    ),
+    states=("none", "open", "calling"),
+    moves={
+        ("none", "open"): "open",
+        ("open", "plan"): "calling",
+        ("calling", "publish"): "open",
+        ("open", "close"): "none",
+        ("open", "recover"): "none",
+        ("calling", "recover"): "none",
+        ("none", "recover"): "none",
+    },
+)
+
+CALL: Final = Machine(
+    name="call",
+    about=(
+        "One tool call of a pending batch. Only a planned call may be refused, since it cannot "
+        "have run; one that was started and has no result is in doubt, and never runs again."
+    ),
+    states=("planned", "started", "completed"),
+    moves={
+        ("planned", "start"): "started",
+        ("planned", "refuse"): "completed",
+        ("started", "complete"): "completed",
+        ("started", "doubt"): "completed",
+    },
+)
+
+MACHINES: Final = (LEASE, EPISODE, TERMS, TURN, CALL)

@@ -26,6 +26,7 @@ from engrain.storage.sqlite.connections import open_connection
 from engrain.storage.stores.audit import SqlAuditStore
 from engrain.storage.stores.episodes import SqlEpisodeStore
 from engrain.storage.stores.forks import SqlForkStore
+from engrain.storage.stores.journal import SqlJournalStore
 from engrain.storage.stores.leases import SqlLeaseStore
 from engrain.storage.stores.scopes import Scopes
 from engrain.storage.stores.sessions import SqlSessionStore
@@ -133,6 +134,7 @@ class Stores:
         self.sessions = SqlSessionStore(database, self.scopes, ids)
         self.leases = SqlLeaseStore(database, self.scopes, ids)
         self.transcript = SqlTranscriptStore(database, self.scopes, ids, workspaces, self.audit)
+        self.journal = SqlJournalStore(database, self.scopes, ids, workspaces)
         self.snapshots = SqlSnapshotStore(database, self.scopes, workspaces)
         self.forks = SqlForkStore(database, self.scopes, ids)
         self.episodes = SqlEpisodeStore(database, self.scopes)

@@ -79,6 +79,27 @@ CREATE TABLE forward (
     PRIMARY KEY (scope_key, episode_key)
 );
 
+CREATE TABLE invocations (
+    scope_key bigint NOT NULL,
+    session_key bigint NOT NULL,
+    ordinal bigint NOT NULL,
+    call_id text NOT NULL,
+    call bytea NOT NULL,
+    state text NOT NULL,
+    idempotency_key text NOT NULL,
+    reserved_bytes bigint NOT NULL,
+    approval bytea,
+    result bytea,
+    PRIMARY KEY (scope_key, session_key, ordinal),
+    UNIQUE (scope_key, session_key, call_id),
+    FOREIGN KEY (scope_key, session_key) REFERENCES turns(scope_key, session_key),
+    CHECK (((state = 'completed'::text) = (result IS NOT NULL))),
+    CHECK (((result IS NULL) OR (length(result) <= reserved_bytes))),
+    CHECK ((ordinal >= 0)),
+    CHECK ((reserved_bytes > 0)),
+    CHECK ((state = ANY (ARRAY['planned'::text, 'started'::text, 'completed'::text])))
+);
+
 CREATE TABLE migrations (
     number bigint NOT NULL,
     name text NOT NULL,
@@ -140,6 +161,7 @@ CREATE TABLE sessions (
     forked_sequence bigint,
     operation_id bytea NOT NULL,
     request_digest bytea NOT NULL,
+    open_turn bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (scope_key, session_key),
     UNIQUE (scope_key, operation_id),
     UNIQUE (scope_key, session_id),
@@ -187,6 +209,21 @@ CREATE TABLE tombstones (
     recorded_at bigint NOT NULL,
     PRIMARY KEY (scope_key, kind, mark),
     CHECK ((kind = 'episode'::text))
+);
+
+CREATE TABLE turns (
+    scope_key bigint NOT NULL,
+    session_key bigint NOT NULL,
+    turn bigint NOT NULL,
+    epoch bigint NOT NULL,
+    opened_at bigint NOT NULL,
+    state text NOT NULL,
+    said bytea,
+    PRIMARY KEY (scope_key, session_key),
+    FOREIGN KEY (scope_key, session_key) REFERENCES sessions(scope_key, session_key),
+    CHECK (((state = 'calling'::text) = (said IS NOT NULL))),
+    CHECK ((state = ANY (ARRAY['open'::text, 'calling'::text]))),
+    CHECK ((turn > 0))
 );
 
 CREATE TABLE workspaces (

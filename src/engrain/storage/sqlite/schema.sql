@@ -66,6 +66,24 @@ CREATE TABLE forward (
     PRIMARY KEY (scope_key, episode_key)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE invocations (
+    scope_key INTEGER NOT NULL,
+    session_key INTEGER NOT NULL,
+    ordinal INTEGER NOT NULL CHECK (ordinal >= 0),
+    call_id TEXT NOT NULL,
+    call BLOB NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('planned', 'started', 'completed')),
+    idempotency_key TEXT NOT NULL,
+    reserved_bytes INTEGER NOT NULL CHECK (reserved_bytes > 0),
+    approval BLOB,
+    result BLOB,
+    PRIMARY KEY (scope_key, session_key, ordinal),
+    UNIQUE (scope_key, session_key, call_id),
+    FOREIGN KEY (scope_key, session_key) REFERENCES turns,
+    CHECK ((state = 'completed') = (result IS NOT NULL)),
+    CHECK (result IS NULL OR length(result) <= reserved_bytes)
+) STRICT;
+
 CREATE TABLE migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at INTEGER NOT NULL) STRICT;
 
 CREATE TABLE operations (
@@ -115,7 +133,7 @@ CREATE TABLE sessions (
     forked_from BLOB,
     forked_sequence INTEGER,
     operation_id BLOB NOT NULL CHECK (length(operation_id) = 16),
-    request_digest BLOB NOT NULL,
+    request_digest BLOB NOT NULL, open_turn INTEGER NOT NULL DEFAULT 0,
     UNIQUE (scope_key, session_id),
     UNIQUE (scope_key, operation_id),
     UNIQUE (scope_key, source_mark),
@@ -156,6 +174,18 @@ CREATE TABLE tombstones (
     mark BLOB NOT NULL,
     recorded_at INTEGER NOT NULL,
     PRIMARY KEY (scope_key, kind, mark)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE turns (
+    scope_key INTEGER NOT NULL,
+    session_key INTEGER NOT NULL REFERENCES sessions,
+    turn INTEGER NOT NULL CHECK (turn > 0),
+    epoch INTEGER NOT NULL,
+    opened_at INTEGER NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('open', 'calling')),
+    said BLOB,
+    PRIMARY KEY (scope_key, session_key),
+    CHECK ((state = 'calling') = (said IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE workspaces (

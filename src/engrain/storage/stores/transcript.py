@@ -8,52 +8,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-import msgspec
-
 from engrain.contracts import limits
 from engrain.contracts.errors import (
     Corrupt,
     EngrainError,
-    InvalidValue,
     LimitExceeded,
     NotFound,
     Uncertain,
 )
-from engrain.contracts.events import KIND_OF, Event, StoredEvent, ToolCall
-from engrain.contracts.ids import Ids, OperationId, ScopeKey, SessionId, SessionKey
+from engrain.contracts.events import Event, StoredEvent
+from engrain.contracts.ids import Ids, OperationId, SessionId, SessionKey
 from engrain.contracts.leases import SessionLease
 from engrain.contracts.scope import Scope
 from engrain.contracts.transcript import AppendReceipt, SourceMarks, Verification
 from engrain.contracts.workspace import Workspaces
-from engrain.rules.canonical import encode_event
-from engrain.rules.chain import SALT_BYTES, EventHeader, batch_link, commit_event
-from engrain.rules.identity import event_source_mark, request_digest
-from engrain.rules.lease import HeldLease, check_authority, check_cursor, next_deadline
+from engrain.rules.identity import event_source_mark
 from engrain.rules.validation import PairChecker, check_append
 from engrain.storage.database import Database, Row, Writer
+from engrain.storage.stores.appending import Appender, advance_lease
 from engrain.storage.stores.audit import SqlAuditStore
 from engrain.storage.stores.history import ChainVerifier, iter_batches, iter_histories
-from engrain.storage.stores.operations import repeated
 from engrain.storage.stores.scopes import Scopes
 from engrain.storage.stores.sessions import resolve
-
-
-class PreparedTurn(msgspec.Struct, frozen=True):
-    """A whole append, ready: nothing is encoded or hashed under the write lock but the link.
-
-    Its sequences follow what the lease had seen of the history, and hold if that is all of it.
-    """
-
-    cursor: int | None
-
-    operation_id: OperationId
-    is_fresh: bool
-    request_digest: bytes
-    turn: int | None
-    events: Sequence[Event]
-    rows: list[dict[str, object]]
-    headers: list[EventHeader]
-    size: int
 
 
 class SqlTranscriptStore:
@@ -69,8 +45,7 @@ class SqlTranscriptStore:
     ) -> None:
         self._database = database
         self._scopes = scopes
-        self._ids = ids
-        self._workspaces = workspaces
+        self._appender = Appender(ids, workspaces)
         self._audit = audit
 
     def append_turn(
@@ -82,94 +57,21 @@ class SqlTranscriptStore:
         turn: int | None = None,
     ) -> AppendReceipt:
         check_append(events, known_calls=() if operation_id else lease.known_calls)
-        prepared = self._prepare(lease, events, operation_id, turn)
+        prepared = self._appender.prepare(lease, events, operation_id, turn)
         key = lease.reveal()[0].key
         try:
             receipt, deadline, stepped_us = self._database.write(
-                key, lambda writer: self._append(writer, lease, prepared), size=prepared.size
+                key,
+                lambda writer: self._appender.write(writer, lease, prepared),
+                size=prepared.size,
             )
         except Uncertain as lost:
             raise Uncertain(lost.message, prepared.operation_id) from lost
-        _advance(lease, receipt, deadline, events)
+        advance_lease(lease, receipt, deadline, events)
         if stepped_us > limits.clock_step_back_audit_us:
             with suppress(EngrainError):  # the turn is durable: that is what the caller asked
                 self._audit.record(lease.scope, "clock_stepped_back", {"by_us": stepped_us})
         return receipt
-
-    def _prepare(
-        self,
-        lease: SessionLease,
-        events: Sequence[Event],
-        operation_id: OperationId | None,
-        turn: int | None,
-    ) -> PreparedTurn:
-        binding = lease.reveal()[0]
-        key = binding.key
-        payloads = [encode_event(event) for event in events]
-        size = sum(map(len, payloads))
-        if size > limits.append_bytes_max:
-            raise LimitExceeded("append_bytes_max", limits.append_bytes_max, size)
-        cursor = lease.cursor
-        first = (cursor or 0) + 1
-        turn_of_each = turn or first
-        salts = self._ids.random_bytes(SALT_BYTES * len(events))
-        rows: list[dict[str, object]] = []
-        headers: list[EventHeader] = []
-        for at, (event, payload) in enumerate(zip(events, payloads, strict=True)):
-            kind = KIND_OF[type(event)]
-            salt = salts[at * SALT_BYTES : (at + 1) * SALT_BYTES]
-            commitment = commit_event(salt, payload)
-            headers.append((kind, turn_of_each, commitment))
-            rows.append(
-                {
-                    "scope_key": key.scope,
-                    "session_key": key.session,
-                    "sequence": first + at,
-                    "turn": turn_of_each,
-                    "kind": kind,
-                    "commitment": commitment,
-                    "salt": salt,
-                    "source_mark": None
-                    if event.source_id is None
-                    else event_source_mark(binding.secret, lease.session_id, event.source_id),
-                    "payload": payload,
-                }
-            )
-        parts = (lease.session_id.bytes, b"" if turn is None else b"%d" % turn, *payloads)
-        return PreparedTurn(
-            cursor,
-            operation_id or OperationId(self._ids.uuid7()),
-            operation_id is None,
-            request_digest(binding.secret, "append", parts),
-            turn,
-            events,
-            rows,
-            headers,
-            size,
-        )
-
-    def _append(
-        self, writer: Writer, lease: SessionLease, prepared: PreparedTurn
-    ) -> tuple[AppendReceipt, int, int]:
-        """The receipt, the lease's deadline after it, and how far the clock stepped back."""
-        binding, digest = lease.reveal()
-        key = binding.key
-        head = writer.one("transcript.head", scope_key=key.scope, session_key=key.session)
-        if head is None:
-            raise NotFound("session", lease.session_id)
-        if not prepared.is_fresh and (first := _first_receipt(writer, lease, prepared)):
-            return first, lease.deadline_us, 0
-        check_authority(HeldLease(*head[3:6]), digest, lease.epoch, writer.now_us)
-        if binding.workspace.is_directory:
-            self._workspaces.validate(binding.workspace)
-        check_cursor(prepared.cursor, head[0])
-        if not prepared.is_fresh:
-            check_append(prepared.events, known_calls=lease.known_calls)
-        if prepared.turn is not None:
-            _check_continues(writer, key, prepared.turn, head[0])
-        deadline = next_deadline(head[5], writer.now_us, lease.ttl_us)
-        receipt = _write_batch(writer, lease, prepared, head, deadline)
-        return receipt, deadline, head[2] - writer.now_us
 
     def replay(
         self, lease: SessionLease, *, is_verified: bool = True, is_bounded: bool = True
@@ -271,92 +173,6 @@ class SqlTranscriptStore:
             )
 
         return self._database.write(key, body)
-
-
-def _write_batch(
-    writer: Writer, lease: SessionLease, prepared: PreparedTurn, head: Row, deadline: int
-) -> AppendReceipt:
-    key = lease.reveal()[0].key
-    first = head[0] + 1
-    last = head[0] + len(prepared.rows)
-    now = writer.now_us
-    operation_id = prepared.operation_id
-    id_bytes = operation_id.bytes
-    link = batch_link(head[1], lease.session_id, id_bytes, first, now, prepared.headers)
-    writer.run_many("transcript.add_event", prepared.rows)
-    writer.run(
-        "transcript.add_batch",
-        scope_key=key.scope,
-        session_key=key.session,
-        first_sequence=first,
-        last_sequence=last,
-        recorded_at=now,
-        link=link,
-        operation_id=id_bytes,
-        request_digest=prepared.request_digest,
-    )
-    writer.run(
-        "transcript.advance",
-        scope_key=key.scope,
-        session_key=key.session,
-        last_sequence=last,
-        link=link,
-        now=now,
-        deadline=deadline,
-    )
-    return AppendReceipt(
-        session_id=lease.session_id,
-        operation_id=operation_id,
-        first_sequence=first,
-        last_sequence=last,
-        recorded_at=now,
-        link=link.hex(),
-    )
-
-
-def _first_receipt(
-    writer: Writer, lease: SessionLease, prepared: PreparedTurn
-) -> AppendReceipt | None:
-    key = lease.reveal()[0].key
-    scope = ScopeKey(key.scope)
-    known = repeated(writer, scope, prepared.operation_id, "append", prepared.request_digest)
-    if known is None:
-        return None
-    row = writer.one(
-        "transcript.batch_of",
-        scope_key=key.scope,
-        session_key=key.session,
-        sequence=known.first_sequence,
-    )
-    assert row is not None, "the batch that the operation was found by"
-    return AppendReceipt(
-        session_id=lease.session_id,
-        operation_id=prepared.operation_id,
-        first_sequence=row[0],
-        last_sequence=row[1],
-        recorded_at=row[2],
-        link=row[3].hex(),
-    )
-
-
-def _check_continues(writer: Writer, key: SessionKey, turn: int, last_sequence: int) -> None:
-    row = writer.one(
-        "transcript.turn_after",
-        scope_key=key.scope,
-        session_key=key.session,
-        sequence=last_sequence,
-    )
-    if row is None or row[0] != turn:
-        raise InvalidValue("turn", "only the last agent turn can be continued")
-
-
-def _advance(
-    lease: SessionLease, receipt: AppendReceipt, deadline: int, events: Sequence[Event]
-) -> None:
-    lease.deadline_us = deadline
-    lease.known_calls.update([event.call_id for event in events if type(event) is ToolCall])
-    if lease.cursor == receipt.first_sequence - 1:
-        lease.cursor = receipt.last_sequence
 
 
 def _check_end(count: int, link: bytes | None, begun: Row, ended: Row) -> None:

@@ -2,7 +2,8 @@
 -- the index of another constraint and sorting it; the key itself is still searched.
 
 -- name: head
-SELECT last_sequence, link, updated_at, lease_digest, lease_epoch, lease_deadline FROM sessions
+SELECT last_sequence, link, updated_at, lease_digest, lease_epoch, lease_deadline, open_turn
+FROM sessions
 WHERE scope_key = :scope_key AND session_key = :session_key;
 
 -- name: advance
