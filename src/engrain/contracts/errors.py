@@ -19,6 +19,8 @@
     │   ├── SnapshotMismatch   the session was made with another configuration
     │   ├── WorkspaceMismatch  the directory is not the one the session is bound to
     │   ├── OperationMismatch  the operation id was used for another request
+    │   ├── ModelInUse         sessions hold on to the model, or nobody can say that none does
+    │   ├── ModelChanged       the model's files are not those that were installed
     │   └── Tombstoned         the id was forgotten and never comes back
     ├── Busy               try again later; nothing was done
     │   └── SessionBusy        another lease is live
@@ -210,6 +212,32 @@ class OperationMismatch(Conflict):
     """The operation id was already used for another request."""
 
     code = "operation_mismatch"
+
+
+class ModelInUse(Conflict):
+    """The model stays; `sessions` says how many hold on to it, None when that is not known."""
+
+    code = "model_in_use"
+
+    def __init__(self, name: str, sessions: int | None, why: str = "") -> None:
+        held = f"{sessions:,} session(s) are bound to it"
+        unknown = f"whether sessions are bound to it could not be found out: {why}"
+        super().__init__(
+            f"model {name} stays: {unknown if sessions is None else held}",
+            name=name,
+            sessions=sessions,
+        )
+        self.sessions = sessions
+
+
+class ModelChanged(Conflict):
+    """The model's files are not those that were installed; `why` says what differs."""
+
+    code = "model_changed"
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"model {name}: {why}", name=name, why=why)
+        self.why = why
 
 
 class Tombstoned(Conflict):
