@@ -74,16 +74,18 @@ def hash_files(root: Path, progress: Progress | None = None) -> Manifest:
     Raises `UnsafeFile` for what is no regular file and for a file that changes meanwhile.
     """
     reading = _Reading(measure(root), progress)
-    return _manifest_of(_read(found, reading, None) for found in _iter_found(root))
+    with _refusing(root):
+        return _manifest_of(_read(found, reading, None) for found in _iter_found(root))
 
 
 def copy_files(root: Path, into: Path, progress: Progress | None = None) -> Manifest:
     """Copies everything of `root` into the private folder `into`; durable when it returns."""
     reading = _Reading(_measure_for(root, into), progress)
-    manifest = _manifest_of(
-        _copy(found, _place_for(into, found.name), reading) for found in _iter_found(root)
-    )
-    _fsync_folders(into)
+    with _refusing(root):
+        manifest = _manifest_of(
+            _copy(found, _place_for(into, found.name), reading) for found in _iter_found(root)
+        )
+        _fsync_folders(into)
     return manifest
 
 
@@ -96,14 +98,12 @@ def take_files(
     """
     reading = _Reading(measure(root), progress)
     entries, taken = [], []
-    for found in _iter_found(root):
-        target = _place_for(into, found.name)
-        if _may_be_linked(found, into):
-            entries.append(_take(found, target, reading))
-        else:
-            entries.append(_copy(found, target, reading))
-        taken.append(_stamp(found.name, found.seen))
-    _fsync_folders(into)
+    with _refusing(root):
+        for found in _iter_found(root):
+            obtain = _take if _may_be_linked(found, into) else _copy
+            entries.append(obtain(found, _place_for(into, found.name), reading))
+            taken.append(_stamp(found.name, found.seen))
+        _fsync_folders(into)
     return _manifest_of(iter(entries)), tuple(taken)
 
 
@@ -131,7 +131,7 @@ def stamp_files(root: Path) -> tuple[FileStamp, ...]:
 
 def locate_link(path: Path) -> LinkTarget:
     """Where `path` leads now. Raises `UnsafeFile` when there is nothing."""
-    given = Path(os.path.abspath(path))
+    given = path.absolute()
     with _refusing(given):
         target = given.resolve(strict=True)
         seen, birth_ns = _identify(target)
@@ -165,7 +165,7 @@ def resolve_source(path: Path) -> Path:
     if "\0" in str(path) or not str(path):
         raise InvalidValue("path", "must be the path of a file or a folder")
     with _refusing(path):
-        found = path.expanduser().resolve(strict=True)
+        found = path.resolve(strict=True)
     if found == found.parent:
         raise InvalidValue("path", "is the root of the system")
     return found
