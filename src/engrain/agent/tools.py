@@ -15,6 +15,10 @@ from engrain.contracts import limits
 from engrain.contracts.snapshots import ToolAuthority
 
 
+class ToolFailure(Exception):
+    """Raised by a tool to say why it failed; its text is shown to the model."""
+
+
 class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a tool learns of its call. The same call has the same `idempotency_key` for ever."""
 

@@ -27,9 +27,12 @@ replay_bytes_max: Final = 64 * MIB
 snapshot_bytes_max: Final = 1 * MIB
 
 # Agent turns and tool calls
-batch_calls_max: Final = 32
+batch_calls_max: Final = 128
 tool_result_bytes_max: Final = 256 * KIB
 diagnostic_bytes_max: Final = 1 * KIB
+model_rounds_max: Final = 64
+call_name_bytes_max: Final = 256
+cancel_grace_us: Final = 5 * SECOND_US
 
 # Leases
 lease_ttl_us: Final = 300 * SECOND_US

@@ -1,0 +1,272 @@
+"""One agent turn on its way: every step is durable before the next, whatever loop drives it.
+
+A loop asks its model, then plans the calls, runs each through `call`, publishes, and asks again.
+It needs nothing else of the journal, and no framework is known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+import msgspec
+
+from engrain.agent.proposals import ModelReply, batch_of, fit_result
+from engrain.agent.tools import Tool, ToolContext, ToolFailure
+from engrain.contracts import limits
+from engrain.contracts.errors import Uncertain
+from engrain.contracts.events import Approval, Event, Failure, ToolResult
+from engrain.contracts.faults import reach
+from engrain.contracts.journal import JournaledCall, JournalStore
+from engrain.contracts.leases import SessionLease
+from engrain.contracts.text import cut_text, repair_text
+from engrain.rules.canonical import read_json
+from engrain.rules.reconcile import published
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Approve = Callable[[JournaledCall, Tool], Awaitable[bool]]
+"""Asks a person about one call."""
+_ATTEMPTS = 3
+
+
+class Door(Protocol):
+    """Runs blocking work on a worker thread, as `Memory.run` does."""
+
+    async def __call__(self, verb: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
+
+
+class PlannedCall(msgspec.Struct, frozen=True):
+    """A journaled call, the tool behind it (None when there is none that may run) and why not."""
+
+    journaled: JournaledCall
+    tool: Tool | None
+    refusal: str | None
+
+
+class ActiveTurn:
+    """The turn that a `DurableAgentSession` has open. Loops get it; nobody else makes one."""
+
+    def __init__(
+        self,
+        run: Door,
+        journal: JournalStore,
+        lease: SessionLease,
+        *,
+        tools: dict[str, Tool],
+        approve: Approve | None,
+        emit: Callable[[Event | str], None],
+    ) -> None:
+        self._run = run
+        self._journal = journal
+        self._lease = lease
+        self._tools = tools
+        self._approve = approve
+        self._emit = emit
+        self._pending: list[JournaledCall] = []
+        self._said: tuple[Event, ...] = ()
+        self.events: list[Event] = []
+        """What this turn has put into history so far, the input first."""
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The tools that may run in this turn."""
+        return tuple(self._tools.values())
+
+    async def open(self, events: Sequence[Event]) -> int:
+        """Makes the input durable; the turn's number."""
+        receipt = await self._settled(self._journal.open_turn, self._lease, events)
+        self.events.extend(events)
+        reach("turn.opened")
+        return receipt.first_sequence
+
+    async def plan(self, reply: ModelReply) -> tuple[PlannedCall, ...]:
+        """Journals every call of the reply before any of them may run."""
+        reserves = [self._reserve(requested.name) for requested in reply.calls]
+        batch, reasons = batch_of(reply, self._lease.known_calls, reserves)
+        journaled = await self._settled(self._journal.plan, self._lease, batch)
+        self._pending, self._said = list(journaled), batch.said
+        reach("batch.planned")
+        proposal: list[Event] = [*batch.said, *(each.call for each in journaled)]
+        for event in proposal:
+            self._emit(event)
+        return tuple(self._planned(*each) for each in zip(journaled, reasons, strict=True))
+
+    async def call(self, planned: PlannedCall) -> ToolResult:
+        """Runs the tool once, or refuses it; the result is durable when it returns.
+
+        What the tool raises becomes a failed result. A cancelled call waits a while for its tool;
+        one that does not end leaves the call in doubt.
+        """
+        refusal = planned.refusal
+        approval = None
+        if refusal is None and planned.tool is not None and planned.tool.needs_approval:
+            approval = await self._ask(planned.journaled, planned.tool)
+            refusal = None if approval.is_allowed else "the call was not allowed"
+        if refusal is not None or planned.tool is None:
+            return await self.refuse(planned.journaled, refusal or "cannot run", approval)
+        await self.start(planned.journaled, approval)
+        status, text = await _outcome(planned.tool, planned.journaled)
+        reach("tool.ran")
+        return await self.complete(planned.journaled, text, is_failed=status == "failed")
+
+    async def start(self, journaled: JournaledCall, approval: Approval | None = None) -> None:
+        """Makes it durable that the tool is about to run."""
+        approvals = () if approval is None else (approval,)
+        await self._run(
+            self._journal.start, self._lease, (journaled.call.call_id,), approvals=approvals
+        )
+        self._note(journaled, state="started", approval=approval)
+        reach("tool.started")
+
+    async def complete(
+        self, journaled: JournaledCall, text: str, *, is_failed: bool = False
+    ) -> ToolResult:
+        """Makes the result of a started call durable, then shows it."""
+        result = ToolResult(
+            call_id=journaled.call.call_id,
+            text=text,
+            status="failed" if is_failed else "completed",
+            origin=f"tool:{journaled.call.name}",
+        )
+        return await self._complete(journaled, result)
+
+    async def refuse(
+        self, journaled: JournaledCall, why: str, approval: Approval | None = None
+    ) -> ToolResult:
+        """Keeps that the call was not executed, and why."""
+        text = f"Not executed: {why}."
+        call_id = journaled.call.call_id
+        result = ToolResult(call_id=call_id, text=text, status="not_executed", origin="host")
+        return await self._complete(journaled, result, approval)
+
+    async def publish(self) -> None:
+        """Moves the batch, whose calls all have results, into history."""
+        await self._settled(self._journal.publish, self._lease)
+        self.events.extend(published(self._said, self._pending))  # type: ignore[arg-type]
+        self._pending, self._said = [], ()
+        reach("batch.published")
+
+    async def finish(self, events: Sequence[Event]) -> None:
+        """Ends the turn with its last events."""
+        await self._settled(self._journal.close_turn, self._lease, events)
+        self.events.extend(events)
+        reach("turn.closed")
+        for event in events:
+            self._emit(event)
+
+    async def fail(self, failure: Failure) -> bool:
+        """Ends the turn with a diagnostic; False when a call is in doubt, which recovery settles.
+
+        Calls that were never started are kept as not executed, results that are known as they are.
+        """
+        if any(each.state == "started" for each in self._pending):
+            return False
+        for each in [each for each in self._pending if each.state == "planned"]:
+            await self.refuse(each, "the turn failed before it was started")
+        if self._pending:
+            await self.publish()
+        await self.finish([failure])
+        return True
+
+    def show(self, delta: str) -> None:
+        """Shows a piece of text that is on its way; it is not recorded."""
+        self._emit(delta)
+
+    async def _complete(
+        self, journaled: JournaledCall, result: ToolResult, approval: Approval | None = None
+    ) -> ToolResult:
+        fitted = await self._run(fit_result, result, journaled.reserved_bytes)
+        await self._settled(self._journal.complete, self._lease, fitted, approval=approval)
+        self._note(journaled, state="completed", approval=approval, result=fitted)
+        reach("tool.completed")
+        self._emit(fitted)
+        return fitted
+
+    def _note(self, journaled: JournaledCall, **changes: Any) -> None:
+        changes = {name: value for name, value in changes.items() if value is not None}
+        for at, each in enumerate(self._pending):
+            if each.call.call_id == journaled.call.call_id:
+                self._pending[at] = msgspec.structs.replace(each, **changes)
+
+    def _reserve(self, name: str) -> int:
+        tool = self._tools.get(name)
+        return limits.tool_result_bytes_max if tool is None else tool.result_bytes_max
+
+    def _planned(self, journaled: JournaledCall, why: str | None) -> PlannedCall:
+        tool = self._tools.get(journaled.call.name)
+        if tool is None and why is None:
+            why = "there is no such tool, or it is disabled"
+        return PlannedCall(journaled, tool, why)
+
+    async def _ask(self, journaled: JournaledCall, tool: Tool) -> Approval:
+        is_allowed = False if self._approve is None else await self._approve(journaled, tool)
+        return Approval(call_id=journaled.call.call_id, is_allowed=is_allowed, origin="user")
+
+    async def _settled(self, verb: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Repeats a verb whose acknowledgement was lost; the same id counts once."""
+        for _ in range(_ATTEMPTS):
+            try:
+                return await self._run(verb, *args, **kwargs)
+            except Uncertain as lost:
+                if lost.operation_id is not None:
+                    kwargs["operation_id"] = lost.operation_id
+        return await self._run(verb, *args, **kwargs)
+
+
+def diagnostic(error: BaseException) -> Failure:
+    """A bounded, visible record of why a turn failed; it names the kind of error alone."""
+    code = getattr(error, "code", None)
+    name = code if isinstance(code, str) else type(error).__name__
+    is_cancelled = isinstance(error, asyncio.CancelledError | KeyboardInterrupt)
+    text = "The turn was cancelled." if is_cancelled else f"The turn failed: {name}."
+    return Failure(
+        code="cancelled" if is_cancelled else cut_text(name, 128),
+        text=cut_text(repair_text(text)[0], limits.diagnostic_bytes_max),
+        origin="host",
+    )
+
+
+async def _outcome(tool: Tool, journaled: JournaledCall) -> tuple[str, str]:
+    """Status and text of one run of the tool."""
+    arguments = read_json(journaled.call.arguments, bytes_max=limits.event_bytes_max)
+    context = ToolContext(call_id=journaled.call.call_id, idempotency_key=journaled.idempotency_key)
+    try:
+        return "completed", _text_of(await _patiently(_invoke(tool, context, arguments)))
+    except ToolFailure as failure:
+        return "failed", str(failure)
+    except Exception as error:  # noqa: BLE001  (whatever a tool raises is its result)
+        return "failed", f"The tool raised {type(error).__name__}."
+
+
+async def _invoke(tool: Tool, context: ToolContext, arguments: dict[str, Any]) -> object:
+    if inspect.iscoroutinefunction(tool.run):
+        return await tool.run(context, arguments)
+    outcome = await asyncio.to_thread(tool.run, context, arguments)
+    return await outcome if inspect.isawaitable(outcome) else outcome
+
+
+async def _patiently(work: Awaitable[object]) -> object:
+    """Awaits the tool; a cancellation is passed on to it, and its result still counts.
+
+    Waits no longer than `cancel_grace_us` for a tool that was cancelled.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait([task], timeout=limits.cancel_grace_us / limits.SECOND_US)
+        if not task.done() or task.cancelled():
+            raise
+        return task.result()
+
+
+def _text_of(outcome: object) -> str:
+    if outcome is None:
+        return ""
+    if isinstance(outcome, str):
+        return outcome
+    raise ToolFailure("The tool returned no text.")
