@@ -15,7 +15,7 @@ from engrain.rules import lease as lease_rules
 from engrain.storage.postgres import database as postgres
 from engrain.storage.queries import load_queries, with_numbers
 from engrain.storage.sqlite import database as sqlite
-from engrain.storage.stores import history, leases, operations, snapshots, transcript
+from engrain.storage.stores import appending, history, leases, operations, snapshots, transcript
 from engrain.testing.clock import HeldClock
 from engrain.testing.contracts import (
     START_US,
@@ -70,7 +70,7 @@ def acknowledge_before_commit(_: object, batch: list[Any]) -> None:
 
 RULES: dict[str, tuple[object, str, object, Promise, dict[str, object]]] = {
     "an append needs no authority": (
-        transcript,
+        appending,
         "check_authority",
         let_through,
         lease_suite.TestFencing().test_overtaken_lease_is_refused_everywhere,
@@ -112,7 +112,7 @@ RULES: dict[str, tuple[object, str, object, Promise, dict[str, object]]] = {
         {},
     ),
     "nobody has to replay": (
-        transcript,
+        appending,
         "check_cursor",
         let_through,
         transcript_suite.TestReplayRule().test_append_before_any_replay_is_refused,
@@ -126,7 +126,7 @@ RULES: dict[str, tuple[object, str, object, Promise, dict[str, object]]] = {
         {"events": transcript_suite.PAIRS_REFUSED["results out of order"]},
     ),
     "any turn may be continued": (
-        transcript,
+        appending,
         "_check_continues",
         let_through,
         transcript_suite.TestAppending().test_only_the_last_agent_turn_can_be_continued,

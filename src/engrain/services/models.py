@@ -85,7 +85,7 @@ class Models:
         arrival: Arrival = "copy",
         progress: Progress | None = None,
     ) -> InstalledModel:
-        """Installs a file or a folder under `name`; whole and durable when it returns, or not at all.
+        """Installs a file or folder under `name`; whole and durable when it returns, or not at all.
 
         A move removes the source last. Raises `Conflict` when the name is taken, `UnsafeFile` for
         links inside the folder and for files that change meanwhile.

@@ -112,7 +112,7 @@ class ModelFolder:
         if not self.is_made:
             return ()
         self._check()
-        return tuple(sorted(name for name in os.listdir(self.path) if name[0] != "."))
+        return tuple(sorted(each.name for each in self.path.iterdir() if each.name[0] != "."))
 
     def has(self, name: str) -> bool:
         return self.is_made and os.path.lexists(self._place(name))
@@ -190,9 +190,9 @@ class ModelFolder:
         check_private_directory(self.path)
 
     def _sweep(self) -> None:
-        for name in os.listdir(self.path):
-            if name.startswith((_DRAFT, _REMOVED)):
-                _sweep_unless_held(self.path / name)
+        for each in self.path.iterdir():
+            if each.name.startswith((_DRAFT, _REMOVED)):
+                _sweep_unless_held(each)
 
 
 def erase_retired(path: Path) -> None:
@@ -207,7 +207,7 @@ def write_private(path: Path, content: bytes) -> None:
     create_private_file(draft)
     descriptor = os.open(draft, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        with open(descriptor, "wb", closefd=False) as file:
+        with os.fdopen(descriptor, "wb", closefd=False) as file:
             file.write(content)
         os.fsync(descriptor)
     finally:
@@ -220,7 +220,7 @@ def read_private(path: Path) -> bytes:
     """The content of a private file. Raises `UnsafeFile` or, when it is too long, `Corrupt`."""
     check_private_file(path)
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
+    with os.fdopen(descriptor, "rb") as file:
         content = file.read(RECORD_BYTES_MAX + 1)
     if len(content) > RECORD_BYTES_MAX:
         raise Corrupt(f"{path} is longer than any record")
