@@ -6,12 +6,13 @@ the authority's business, what became of it the journal's.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import msgspec
 
 from engrain.contracts import limits
+from engrain.contracts.errors import InvalidValue
 from engrain.contracts.snapshots import ToolAuthority
 
 
@@ -59,3 +60,48 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
                 "needs_approval": int(self.needs_approval),
             },
         )
+
+
+class ToolSet:
+    """The tools of a session's authority, those that are enabled, and those to declare."""
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        self._tools: dict[str, Tool] = {}
+        for tool in tools:
+            if tool.name in self._tools:
+                raise InvalidValue("tools", "two tools have the same name")
+            self._tools[tool.name] = tool
+        self._enabled = set(self._tools)
+        self._named: set[str] = set()
+
+    @property
+    def enabled(self) -> tuple[str, ...]:
+        """Names of the tools that may run, in the order of the authority."""
+        return tuple(name for name in self._tools if name in self._enabled)
+
+    @property
+    def declared(self) -> tuple[Tool, ...]:
+        """What the model is told of: the enabled tools, and disabled ones that history names."""
+        told = self._enabled | self._named
+        return tuple(tool for name, tool in self._tools.items() if name in told)
+
+    def authority(self) -> tuple[ToolAuthority, ...]:
+        """The whole of it, for the session's snapshot."""
+        return tuple(tool.authority() for tool in self._tools.values())
+
+    def enable(self, names: Iterable[str]) -> None:
+        """Lets exactly these run; `InvalidValue` for a name outside the authority."""
+        wanted = set(names)
+        if not wanted <= self._tools.keys():
+            raise InvalidValue("names", "a tool outside the session's authority")
+        self._enabled = wanted
+
+    def name_in_history(self, names: Iterable[str]) -> None:
+        """Keeps tools declared that history names, enabled or not."""
+        self._named.update(names)
+
+    def find(self, name: str) -> Tool | None:
+        return self._tools.get(name)
+
+    def find_enabled(self, name: str) -> Tool | None:
+        return self._tools[name] if name in self._enabled else None

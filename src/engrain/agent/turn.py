@@ -7,19 +7,19 @@ It needs nothing else of the journal, and no framework is known here.
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 import msgspec
 
 from engrain.agent.proposals import ModelReply, batch_of, fit_result
-from engrain.agent.tools import Tool, ToolContext, ToolFailure
+from engrain.agent.running import finish_all, finish_soon, run_either
+from engrain.agent.tools import Tool, ToolBody, ToolContext, ToolFailure, ToolSet
 from engrain.contracts import limits
-from engrain.contracts.errors import Uncertain
-from engrain.contracts.events import Approval, Event, Failure, ToolResult
+from engrain.contracts.errors import Busy, StaleLease, Uncertain
+from engrain.contracts.events import Approval, Audit, Event, Failure, ResultStatus, ToolResult
 from engrain.contracts.faults import reach
-from engrain.contracts.journal import JournaledCall, JournalStore
+from engrain.contracts.journal import JournaledCall, JournalStore, OpenTurn
 from engrain.contracts.leases import SessionLease
 from engrain.contracts.text import cut_text, repair_text
 from engrain.rules.canonical import read_json
@@ -55,7 +55,7 @@ class ActiveTurn:
         journal: JournalStore,
         lease: SessionLease,
         *,
-        tools: dict[str, Tool],
+        tools: ToolSet,
         approve: Approve | None,
         emit: Callable[[Event | str], None],
     ) -> None:
@@ -65,6 +65,7 @@ class ActiveTurn:
         self._tools = tools
         self._approve = approve
         self._emit = emit
+        self._notes: list[Audit] = []
         self._pending: list[JournaledCall] = []
         self._said: tuple[Event, ...] = ()
         self.events: list[Event] = []
@@ -72,8 +73,8 @@ class ActiveTurn:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """The tools that may run in this turn."""
-        return tuple(self._tools.values())
+        """The tools to declare to the model; calls to some of them may be refused."""
+        return self._tools.declared
 
     async def open(self, events: Sequence[Event]) -> int:
         """Makes the input durable; the turn's number."""
@@ -94,11 +95,12 @@ class ActiveTurn:
             self._emit(event)
         return tuple(self._planned(*each) for each in zip(journaled, reasons, strict=True))
 
-    async def call(self, planned: PlannedCall) -> ToolResult:
+    async def call(self, planned: PlannedCall, body: ToolBody | None = None) -> ToolResult:
         """Runs the tool once, or refuses it; the result is durable when it returns.
 
-        What the tool raises becomes a failed result. A cancelled call waits a while for its tool;
-        one that does not end leaves the call in doubt.
+        `body` runs in place of the tool's own, for loops that run tools themselves. What it raises
+        becomes a failed result. A cancelled call waits a while for its tool; one that does not end
+        leaves the call in doubt.
         """
         refusal = planned.refusal
         approval = None
@@ -108,30 +110,36 @@ class ActiveTurn:
         if refusal is not None or planned.tool is None:
             return await self.refuse(planned.journaled, refusal or "cannot run", approval)
         await self.start(planned.journaled, approval)
-        status, text = await _outcome(planned.tool, planned.journaled)
+        status, text = await _outcome(body or planned.tool.run, planned.journaled)
         reach("tool.ran")
-        return await self.complete(planned.journaled, text, is_failed=status == "failed")
+        call = planned.journaled.call
+        origin = f"tool:{call.name}"
+        result = ToolResult(call_id=call.call_id, text=text, status=status, origin=origin)
+        return await self._complete(planned.journaled, result)
+
+    async def call_all(self, planned: Sequence[PlannedCall]) -> list[ToolResult]:
+        """Runs the calls side by side; every one has ended when it returns or raises."""
+        return await finish_all(self.call(each) for each in planned)
 
     async def start(self, journaled: JournaledCall, approval: Approval | None = None) -> None:
-        """Makes it durable that the tool is about to run."""
+        """Makes it durable that the tool is about to run.
+
+        A lost acknowledgement is settled by reading the journal: this turn's lease is the only one
+        that may start its calls, so a start that is there is this one.
+        """
+        call_id = journaled.call.call_id
         approvals = () if approval is None else (approval,)
-        await self._run(
-            self._journal.start, self._lease, (journaled.call.call_id,), approvals=approvals
-        )
+        for _ in range(_ATTEMPTS):
+            try:
+                await self._run(self._journal.start, self._lease, (call_id,), approvals=approvals)
+                break
+            except Uncertain:
+                if await self._is_started(call_id):
+                    break
+        else:
+            raise Busy("the journal cannot be reached", retry_after_s=1.0)
         self._note(journaled, state="started", approval=approval)
         reach("tool.started")
-
-    async def complete(
-        self, journaled: JournaledCall, text: str, *, is_failed: bool = False
-    ) -> ToolResult:
-        """Makes the result of a started call durable, then shows it."""
-        result = ToolResult(
-            call_id=journaled.call.call_id,
-            text=text,
-            status="failed" if is_failed else "completed",
-            origin=f"tool:{journaled.call.name}",
-        )
-        return await self._complete(journaled, result)
 
     async def refuse(
         self, journaled: JournaledCall, why: str, approval: Approval | None = None
@@ -150,7 +158,8 @@ class ActiveTurn:
         reach("batch.published")
 
     async def finish(self, events: Sequence[Event]) -> None:
-        """Ends the turn with its last events."""
+        """Ends the turn with its last events, what was noted before them."""
+        events = [*self._notes, *events]
         await self._settled(self._journal.close_turn, self._lease, events)
         self.events.extend(events)
         reach("turn.closed")
@@ -160,16 +169,26 @@ class ActiveTurn:
     async def fail(self, failure: Failure) -> bool:
         """Ends the turn with a diagnostic; False when a call is in doubt, which recovery settles.
 
-        Calls that were never started are kept as not executed, results that are known as they are.
+        Goes by what is durable. Calls that were never started are kept as not executed, results
+        that are known as they are. A turn that never was opened, or is closed, is left alone.
         """
-        if any(each.state == "started" for each in self._pending):
+        found = await self._find_open()
+        if found is None or found.epoch != self._lease.epoch:
+            return True
+        if found.in_doubt:
             return False
-        for each in [each for each in self._pending if each.state == "planned"]:
-            await self.refuse(each, "the turn failed before it was started")
-        if self._pending:
+        self._pending, self._said = list(found.calls), found.said
+        for each in found.calls:
+            if each.state == "planned":
+                await self.refuse(each, "the turn failed before it was started")
+        if found.calls:
             await self.publish()
         await self.finish([failure])
         return True
+
+    def note(self, name: str, text: str) -> None:
+        """Keeps a fact about the run, for people; it enters history when the turn ends."""
+        self._notes.append(Audit(name=name, text=cut_text(text, limits.diagnostic_bytes_max)))
 
     def show(self, delta: str) -> None:
         """Shows a piece of text that is on its way; it is not recorded."""
@@ -192,14 +211,24 @@ class ActiveTurn:
                 self._pending[at] = msgspec.structs.replace(each, **changes)
 
     def _reserve(self, name: str) -> int:
-        tool = self._tools.get(name)
+        tool = self._tools.find(name)
         return limits.tool_result_bytes_max if tool is None else tool.result_bytes_max
 
     def _planned(self, journaled: JournaledCall, why: str | None) -> PlannedCall:
-        tool = self._tools.get(journaled.call.name)
+        tool = self._tools.find_enabled(journaled.call.name)
         if tool is None and why is None:
             why = "there is no such tool, or it is disabled"
         return PlannedCall(journaled, tool, why)
+
+    async def _find_open(self) -> OpenTurn | None:
+        return await self._run(self._journal.find_open, self._lease.scope, self._lease.session_id)
+
+    async def _is_started(self, call_id: str) -> bool:
+        """Whether the call is started under this lease; `StaleLease` when the turn is not ours."""
+        found = await self._find_open()
+        if found is None or found.epoch != self._lease.epoch:
+            raise StaleLease("the turn was taken over")
+        return any(each.call.call_id == call_id for each in found.in_doubt)
 
     async def _ask(self, journaled: JournaledCall, tool: Tool) -> Approval:
         is_allowed = False if self._approve is None else await self._approve(journaled, tool)
@@ -229,39 +258,16 @@ def diagnostic(error: BaseException) -> Failure:
     )
 
 
-async def _outcome(tool: Tool, journaled: JournaledCall) -> tuple[str, str]:
+async def _outcome(body: ToolBody, journaled: JournaledCall) -> tuple[ResultStatus, str]:
     """Status and text of one run of the tool."""
     arguments = read_json(journaled.call.arguments, bytes_max=limits.event_bytes_max)
     context = ToolContext(call_id=journaled.call.call_id, idempotency_key=journaled.idempotency_key)
     try:
-        return "completed", _text_of(await _patiently(_invoke(tool, context, arguments)))
+        return "completed", _text_of(await finish_soon(run_either(body, context, arguments)))
     except ToolFailure as failure:
         return "failed", str(failure)
     except Exception as error:  # noqa: BLE001  (whatever a tool raises is its result)
         return "failed", f"The tool raised {type(error).__name__}."
-
-
-async def _invoke(tool: Tool, context: ToolContext, arguments: dict[str, Any]) -> object:
-    if inspect.iscoroutinefunction(tool.run):
-        return await tool.run(context, arguments)
-    outcome = await asyncio.to_thread(tool.run, context, arguments)
-    return await outcome if inspect.isawaitable(outcome) else outcome
-
-
-async def _patiently(work: Awaitable[object]) -> object:
-    """Awaits the tool; a cancellation is passed on to it, and its result still counts.
-
-    Waits no longer than `cancel_grace_us` for a tool that was cancelled.
-    """
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        task.cancel()
-        await asyncio.wait([task], timeout=limits.cancel_grace_us / limits.SECOND_US)
-        if not task.done() or task.cancelled():
-            raise
-        return task.result()
 
 
 def _text_of(outcome: object) -> str:

@@ -197,9 +197,13 @@ class UnknownEffects(Conflict):
 
 
 class SnapshotMismatch(Conflict):
-    """The session's snapshot differs from the one offered."""
+    """The session's snapshot differs from the one offered; `differences` says where, to be read."""
 
     code = "snapshot_mismatch"
+
+    def __init__(self, message: str, differences: tuple[str, ...] = ()) -> None:
+        super().__init__(message, differences=list(differences))
+        self.differences = differences
 
 
 class WorkspaceMismatch(Conflict):

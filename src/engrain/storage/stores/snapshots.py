@@ -12,6 +12,7 @@ from engrain.contracts.scope import Scope
 from engrain.contracts.snapshots import SessionSnapshot
 from engrain.contracts.workspace import Workspaces
 from engrain.rules.canonical import canonical_bytes
+from engrain.rules.drift import describe_drift
 from engrain.rules.lease import HeldLease, check_authority
 from engrain.storage.database import Database, Writer
 from engrain.storage.stores.scopes import Scopes
@@ -93,4 +94,9 @@ def canonical_form(payload: bytes) -> bytes:
 
 def _demand_same(stored: bytes, offered: bytes) -> None:
     if stored != offered and canonical_form(stored) != canonical_form(offered):
-        raise SnapshotMismatch("the session was made with another configuration or tool authority")
+        differences = describe_drift(_decoder.decode(stored), _decoder.decode(offered))
+        raise SnapshotMismatch(
+            "the session was made with another configuration or tool authority; fork it to go on "
+            "with this one: " + "; ".join(differences),
+            differences,
+        )

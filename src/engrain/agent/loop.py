@@ -1,0 +1,38 @@
+"""What a durable session needs of whatever asks the model: one small protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from engrain.agent.tools import Tool
+from engrain.agent.turn import ActiveTurn
+from engrain.contracts.events import Erased, Event
+
+History = Sequence[Event | Erased]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The end of a turn: the words that history keeps, and what the loop's caller gets."""
+
+    text: str
+    output: Any
+
+
+class Loop(Protocol):
+    """Asks a model until it answers. It plans, calls and publishes through the turn alone."""
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """The whole tool authority of the session."""
+        ...
+
+    def configuration(self) -> dict[str, Any]:
+        """What the session's answers depend on, as JSON: a resume must offer the same."""
+        ...
+
+    async def run(self, turn: ActiveTurn, history: History) -> Answer:
+        """One turn after `history`, whose input is in `turn.events`, durable already."""
+        ...
