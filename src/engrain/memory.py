@@ -11,24 +11,28 @@ from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
+from engrain.agent.stores import AgentStores
 from engrain.config import Config
+from engrain.contracts import limits
 from engrain.contracts.audit import AuditStore
 from engrain.contracts.clock import Clock
 from engrain.contracts.episodes import EpisodeStore
 from engrain.contracts.errors import InvalidValue, Refused, Uncertain
-from engrain.contracts.ids import Ids
+from engrain.contracts.ids import Ids, SessionId
 from engrain.contracts.imports import FormatReader
+from engrain.contracts.scope import Scope
 from engrain.contracts.text import require_text
 from engrain.contracts.workspace import Workspaces
 from engrain.services.enrichment import Enrichment
 from engrain.services.imports import Imports
 from engrain.services.recall import Recall
-from engrain.services.sessions import Sessions
+from engrain.services.sessions import Sessions, WorkspaceLike
 from engrain.storage.database import Database
 from engrain.storage.engine import open_database
 from engrain.storage.stores.audit import SqlAuditStore
 from engrain.storage.stores.episodes import SqlEpisodeStore
 from engrain.storage.stores.forks import SqlForkStore
+from engrain.storage.stores.journal import SqlJournalStore
 from engrain.storage.stores.leases import SqlLeaseStore
 from engrain.storage.stores.scopes import Scopes
 from engrain.storage.stores.sessions import SqlSessionStore
@@ -40,6 +44,9 @@ from engrain.system.workspace import SystemWorkspaces
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
+
+    from engrain.agent.session import DurableAgentSession
+    from engrain.agent.turn import Approve
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -99,6 +106,8 @@ class Memory:
         leases = SqlLeaseStore(database, scopes, ids)
         transcript = SqlTranscriptStore(database, scopes, ids, workspaces, audit)
         episodes = SqlEpisodeStore(database, scopes)
+        snapshots = SqlSnapshotStore(database, scopes, workspaces)
+        journal = SqlJournalStore(database, scopes, ids, workspaces)
         enrichment = Enrichment(transcript, episodes)
         self.audit = audit
         self.episodes = episodes
@@ -108,9 +117,19 @@ class Memory:
             sessions,
             leases,
             transcript,
-            SqlSnapshotStore(database, scopes, workspaces),
+            snapshots,
             SqlForkStore(database, scopes, ids),
+            journal,
             workspaces,
+        )
+        self._agent_stores = AgentStores(
+            run=self.run,
+            sessions=sessions,
+            leases=leases,
+            transcript=transcript,
+            snapshots=snapshots,
+            journal=journal,
+            workspaces=workspaces,
         )
         self.imports = Imports(_load_readers, sessions, leases, transcript, enrichment)
 
@@ -161,6 +180,34 @@ class Memory:
         if cancelled is not None and not isinstance(future.exception(), Uncertain):
             raise cancelled
         return future.result()
+
+    def durable(
+        self,
+        agent: object,
+        scope: Scope,
+        session_id: SessionId,
+        *,
+        workspace: WorkspaceLike = None,
+        approve: Approve | None = None,
+        lease_ttl_us: int = limits.lease_ttl_us,
+    ) -> DurableAgentSession:
+        """The agent at work in a session: `async with memory.durable(…) as durable`.
+
+        `agent` is a pydantic-ai `Agent`, a `PlainAgent` or another `Loop`. `approve` is asked
+        about each call of a tool that needs a person's word; without it they are refused.
+        """
+        from engrain.agent.adapters import loop_of
+        from engrain.agent.session import DurableAgentSession
+
+        return DurableAgentSession(
+            self._agent_stores,
+            loop_of(agent),
+            scope,
+            session_id,
+            workspace=None if workspace is None else self.sessions.workspace(workspace),
+            approve=approve,
+            lease_ttl_us=lease_ttl_us,
+        )
 
     def _workers(self) -> ThreadPoolExecutor:
         from concurrent.futures import ThreadPoolExecutor

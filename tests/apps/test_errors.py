@@ -127,7 +127,9 @@ def test_missing_database_is_said_and_not_made_anew(imported: Command, home: Pat
 
 def test_newer_database_is_refused(imported: Command, home: Path) -> None:
     with sqlite3.connect(home / "memory" / "engrain.sqlite3") as database:
-        database.execute("UPDATE migrations SET number = 9999")
+        database.execute(
+            "INSERT INTO migrations SELECT 9999, name, checksum, applied_at FROM migrations LIMIT 1"
+        )
     database.close()
     ran = imported("sessions", "list", "--all", "--json")
     assert (ran.code, ran.error["code"]) == (1, "newer_schema")

@@ -13,7 +13,7 @@ VALUE_NOUNS = {"scopes": "scope", "workspaces": "workspace"}
 """Nouns whose contract is one value rather than a store."""
 INSIDE_OTHERS = {"tombstones"}
 """Rows that other stores write and no caller asks for."""
-WITHOUT_ROWS = {"forks", "history", "pages"}
+WITHOUT_ROWS = {"appending", "forks", "history", "pages"}
 """Stores that read and write rows of other nouns."""
 
 

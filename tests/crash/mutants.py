@@ -11,7 +11,7 @@ from crash.writing import Ask, SessionLoop
 from engrain.services.sessions import SessionWriter
 from engrain.storage.sqlite.commits import Work
 from engrain.storage.sqlite.database import SqliteDatabase
-from engrain.storage.stores import transcript
+from engrain.storage.stores import appending
 
 
 def plant(name: str) -> None:
@@ -42,7 +42,7 @@ def _acknowledge_before_commit() -> None:
 
 
 def _write_under_a_lost_lease() -> None:
-    transcript.check_authority = lambda *_: None  # type: ignore[assignment]
+    appending.check_authority = lambda *_: None  # type: ignore[assignment]
 
 
 def _repeat_under_a_new_id() -> None:

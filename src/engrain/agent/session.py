@@ -17,34 +17,22 @@ import msgspec
 from engrain.agent.loop import Loop
 from engrain.agent.proposals import said_by_model
 from engrain.agent.running import finish_first
+from engrain.agent.stores import AgentStores
 from engrain.agent.tools import ToolSet
-from engrain.agent.turn import ActiveTurn, Approve, Door, diagnostic
+from engrain.agent.turn import ActiveTurn, Approve, diagnostic
 from engrain.contracts import limits
 from engrain.contracts.errors import EngrainError, Refused, StaleLease, TurnOpen
 from engrain.contracts.events import Audit, Event, StoredEvent, ToolCall, UserMessage
 from engrain.contracts.ids import SessionId
-from engrain.contracts.journal import JournalStore, RecoveryReport
-from engrain.contracts.leases import LeaseStore, SessionLease
+from engrain.contracts.journal import RecoveryReport
+from engrain.contracts.leases import SessionLease
 from engrain.contracts.scope import Scope
-from engrain.contracts.sessions import Session, SessionStore
-from engrain.contracts.snapshots import SessionSnapshot, SnapshotStore
+from engrain.contracts.sessions import Session
+from engrain.contracts.snapshots import SessionSnapshot
 from engrain.contracts.text import repair_text
-from engrain.contracts.transcript import TranscriptStore
-from engrain.contracts.workspace import Workspace, Workspaces
+from engrain.contracts.workspace import Workspace
 
 _RENEWALS_A_LEASE = 3
-
-
-class AgentStores(msgspec.Struct, frozen=True, kw_only=True):
-    """What a durable session reads and writes, and the door to its worker threads."""
-
-    run: Door
-    sessions: SessionStore
-    leases: LeaseStore
-    transcript: TranscriptStore
-    snapshots: SnapshotStore
-    journal: JournalStore
-    workspaces: Workspaces
 
 
 class TurnResult(msgspec.Struct, frozen=True):
@@ -236,6 +224,8 @@ class DurableAgentSession:
         try:
             async with self._renewing():
                 return await self._drive(turn, events)
+        except GeneratorExit:  # dropped: nothing can be awaited any more, recovery closes the turn
+            raise
         except BaseException as error:
             await self._end_failed(turn, error)
             raise
@@ -276,7 +266,6 @@ class DurableAgentSession:
             raise StaleLease("another writer took the session over during the turn") from None
         finally:
             renewal.cancel()
-            await finish_first(_ended(renewal))
 
     async def _renew(self, owner: asyncio.Task[Any]) -> None:
         lease = self._holding()

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from engrain.agent.proposals import ModelReply, batch_of, fit_result
 from engrain.agent.running import finish_all, finish_soon, run_either
+from engrain.agent.stores import Door
 from engrain.agent.tools import Tool, ToolBody, ToolContext, ToolFailure, ToolSet
 from engrain.contracts import limits
 from engrain.contracts.errors import Busy, StaleLease, Uncertain
@@ -25,17 +26,10 @@ from engrain.contracts.text import cut_text, repair_text
 from engrain.rules.canonical import read_json
 from engrain.rules.reconcile import published
 
-P = ParamSpec("P")
 T = TypeVar("T")
 Approve = Callable[[JournaledCall, Tool], Awaitable[bool]]
 """Asks a person about one call."""
 _ATTEMPTS = 3
-
-
-class Door(Protocol):
-    """Runs blocking work on a worker thread, as `Memory.run` does."""
-
-    async def __call__(self, verb: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
 
 
 class PlannedCall(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from typing import Final
 
 from cyclopts import CycloptsError, UnusedCliTokensError
 
-from engrain.contracts.errors import EngrainError, InvalidValue, Uncertain
+from engrain.contracts.errors import EngrainError, InvalidValue, Uncertain, UnknownEffects
 
 DEBUG: Final = "ENGRAIN_DEBUG"
 _UNWRITABLE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF})
@@ -64,6 +64,7 @@ _EXIT_CODES: Final[dict[type[BaseException], ExitCode]] = {
     CycloptsError: ExitCode.USAGE,
     InvalidValue: ExitCode.USAGE,
     Uncertain: ExitCode.NEEDS_PERSON,
+    UnknownEffects: ExitCode.NEEDS_PERSON,
     KeyboardInterrupt: ExitCode.INTERRUPTED,
     BrokenPipeError: ExitCode.BROKEN_PIPE,
 }

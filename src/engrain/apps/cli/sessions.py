@@ -24,6 +24,7 @@ from engrain.apps.cli.output import Screen, give, give_json, local_time, note
 
 if TYPE_CHECKING:
     from engrain.contracts.events import Erased, Event, StoredEvent
+    from engrain.contracts.journal import RecoveryReport
     from engrain.contracts.sessions import Session, SessionPage
     from engrain.contracts.transcript import Verification
 
@@ -170,6 +171,38 @@ def fork(
 
 
 @app.command
+def recover(
+    session: UUID, /, *, accept_unknown_effects: Flag = False, options: Options = DEFAULTS
+) -> None:
+    """Close the agent turn that a killed process left open. Runs no tool.
+
+    Results that were stored stay as they are; calls that were never started are
+    kept as not executed. A call that was started and left no result may have
+    had its effect: look up what it did, by its idempotency key, and accept it.
+
+    For example:
+
+        $ engrain sessions recover 0198c0de-0000-7000-8000-000000000000
+        $ engrain sessions recover 0198c0de-0000-7000-8000-000000000000 \\
+            --accept-unknown-effects
+
+    Parameters
+    ----------
+    session
+        Its id.
+    accept_unknown_effects
+        Close it although nobody knows what the calls in doubt did.
+    """
+    from engrain.contracts.ids import SessionId
+
+    with open_memory(options) as memory:
+        report = memory.sessions.recover(
+            scope_of(options), SessionId(session), accept_unknown_effects=accept_unknown_effects
+        )
+    give(report, lambda screen: _show_recovered(screen, report), is_json=options.json)
+
+
+@app.command
 def title(session: UUID, title: str, /, *, options: Options = DEFAULTS) -> None:
     """Name a session anew.
 
@@ -249,6 +282,20 @@ def show_session(screen: Screen, session: Session) -> None:
     if session.forked_from is not None:
         origin = session.forked_from
         pairs.append(("forked from", f"{origin.session_id} after event {origin.sequence:,}"))
+    screen.facts(pairs)
+
+
+def _show_recovered(screen: Screen, report: RecoveryReport) -> None:
+    if report.turn is None:
+        note("no turn was open; there is nothing to recover")
+        return
+    outcomes = {
+        "completed": report.completed,
+        "not executed": report.not_executed,
+        "unknown effect": report.unknown_effects,
+    }
+    pairs = [("turn", f"#{report.turn}, closed as interrupted")]
+    pairs += [(what, ", ".join(calls)) for what, calls in outcomes.items() if calls]
     screen.facts(pairs)
 
 
