@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
 
-from engrain.agent.loop import Answer, History
+from engrain.agent.loop import Answer, Description, History
 from engrain.agent.proposals import ModelReply
 from engrain.agent.running import run_either
 from engrain.agent.tools import Tool
@@ -37,12 +36,14 @@ class PlainAgent:
         self._instructions = instructions
         self._name = name
 
-    @property
-    def tools(self) -> Sequence[Tool]:
-        return self._tools
-
-    def configuration(self) -> dict[str, Any]:
-        return {"loop": "plain:1", "model": self._name, "instructions": self._instructions}
+    async def describe(self) -> Description:
+        """Tools, name and instructions, as they were given."""
+        configuration = {
+            "loop": "plain:1",
+            "model": self._name,
+            "instructions": self._instructions,
+        }
+        return Description(self._tools, configuration)
 
     async def run(self, turn: ActiveTurn, history: History) -> Answer:
         """Asks, runs every proposed call, and asks again, until there are no more calls.

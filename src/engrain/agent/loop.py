@@ -14,6 +14,13 @@ from engrain.contracts.events import Erased, Event
 History = Sequence[Event | Erased]
 
 
+class Description(msgspec.Struct, frozen=True):
+    """The whole tool authority, and what else the answers depend on, as JSON."""
+
+    tools: tuple[Tool, ...]
+    configuration: dict[str, Any]
+
+
 class Answer(msgspec.Struct, frozen=True):
     """The end of a turn: the words that history keeps, and what the loop's caller gets."""
 
@@ -24,13 +31,8 @@ class Answer(msgspec.Struct, frozen=True):
 class Loop(Protocol):
     """Asks a model until it answers. It plans, calls and publishes through the turn alone."""
 
-    @property
-    def tools(self) -> Sequence[Tool]:
-        """The whole tool authority of the session."""
-        ...
-
-    def configuration(self) -> dict[str, Any]:
-        """What the session's answers depend on, as JSON: a resume must offer the same."""
+    async def describe(self) -> Description:
+        """What the session is bound to; a resume must offer the same."""
         ...
 
     async def run(self, turn: ActiveTurn, history: History) -> Answer:

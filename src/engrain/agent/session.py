@@ -7,19 +7,19 @@ turn that was dropped or that failed without an ending blocks the next one until
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any
 
 import msgspec
 
-from engrain.agent.loop import Loop
+from engrain.agent.loop import Description, Loop
 from engrain.agent.proposals import said_by_model
 from engrain.agent.running import finish_first
 from engrain.agent.stores import AgentStores
 from engrain.agent.tools import ToolSet
-from engrain.agent.turn import ActiveTurn, Approve, diagnostic
+from engrain.agent.turn import ActiveTurn, Approve, Emit, diagnostic
 from engrain.contracts import limits
 from engrain.contracts.errors import EngrainError, Refused, StaleLease, TurnOpen
 from engrain.contracts.events import Audit, Event, StoredEvent, ToolCall, UserMessage
@@ -68,7 +68,8 @@ class DurableAgentSession:
         self._workspace = workspace
         self._approve = approve
         self._lease_ttl_us = lease_ttl_us
-        self._tools = ToolSet(loop.tools)
+        self._description = Description((), {})
+        self._tools = ToolSet(())
         self._lease: SessionLease | None = None
         self._running: asyncio.Task[Any] | None = None
         self._is_poisoned = False
@@ -93,7 +94,7 @@ class DurableAgentSession:
     def snapshot(self) -> SessionSnapshot:
         """What this session is bound to: configuration and whole tool authority."""
         return SessionSnapshot(
-            configuration=self._loop.configuration(), tools=self._tools.authority()
+            configuration=self._description.configuration, tools=self._tools.authority()
         )
 
     def enable_tools(self, names: Iterable[str]) -> None:
@@ -109,14 +110,14 @@ class DurableAgentSession:
         self._refuse_running()
         if self._lease is not None:
             await self.close()
+        await self._read_loop()
         await finish_first(self._claim())
         try:
             lease = self._holding()
-            snapshot = self.snapshot()
             if lease.workspace.is_directory:
                 await self._stores.run(self._stores.workspaces.validate, lease.workspace)
             await self._replay(lease)
-            await self._stores.run(self._stores.snapshots.bind, lease, snapshot)
+            await self._stores.run(self._stores.snapshots.bind, lease, self.snapshot())
             self._is_poisoned = True
             return await self.recover(accept_unknown_effects=accept_unknown_effects)
         except BaseException:
@@ -148,7 +149,7 @@ class DurableAgentSession:
         """
         events = _input_of(prompt)
         self._arm()
-        return await self._take_turn(events, _show_nobody)
+        return await self._take_turn(events, None)
 
     async def run_stream(
         self, prompt: str | Sequence[Event]
@@ -209,9 +210,7 @@ class DurableAgentSession:
             raise TurnOpen(self._session_id)
         self._is_poisoned = True
 
-    async def _take_turn(
-        self, events: Sequence[Event], emit: Callable[[Event | str], None]
-    ) -> TurnResult:
+    async def _take_turn(self, events: Sequence[Event], emit: Emit | None) -> TurnResult:
         self._running = asyncio.current_task()
         turn = ActiveTurn(
             self._stores.run,
@@ -281,6 +280,13 @@ class DurableAgentSession:
             except EngrainError:  # a busy database; the next renewal is before the deadline
                 continue
 
+    async def _read_loop(self) -> None:
+        """The tools anew; those that were disabled stay so."""
+        disabled = {tool.name for tool in self._description.tools} - set(self._tools.enabled)
+        self._description = await self._loop.describe()
+        self._tools = ToolSet(self._description.tools)
+        self._tools.enable(set(self._tools.enabled) - disabled)
+
     async def _claim(self) -> None:
         self._is_stale = False
         self._lease = await self._stores.run(
@@ -326,10 +332,6 @@ def _input_of(prompt: str | Sequence[Event]) -> list[Event]:
 
 def _blank() -> Audit:
     return Audit(name="blank_answer", text="The model ended the turn without words.")
-
-
-def _show_nobody(_: Event | str) -> None:
-    """Nobody watches this turn."""
 
 
 async def _ended(task: asyncio.Task[Any]) -> None:

@@ -29,6 +29,8 @@ from engrain.rules.reconcile import published
 T = TypeVar("T")
 Approve = Callable[[JournaledCall, Tool], Awaitable[bool]]
 """Asks a person about one call."""
+Emit = Callable[[Event | str], None]
+"""Gets events once they are durable, and pieces of text that are on their way."""
 _ATTEMPTS = 3
 
 
@@ -51,19 +53,24 @@ class ActiveTurn:
         *,
         tools: ToolSet,
         approve: Approve | None,
-        emit: Callable[[Event | str], None],
+        emit: Emit | None,
     ) -> None:
         self._run = run
         self._journal = journal
         self._lease = lease
         self._tools = tools
         self._approve = approve
-        self._emit = emit
+        self._watcher = emit
         self._notes: list[Audit] = []
         self._pending: list[JournaledCall] = []
         self._said: tuple[Event, ...] = ()
         self.events: list[Event] = []
         """What this turn has put into history so far, the input first."""
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether anybody sees what `show` is given."""
+        return self._watcher is not None
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -187,6 +194,10 @@ class ActiveTurn:
     def show(self, delta: str) -> None:
         """Shows a piece of text that is on its way; it is not recorded."""
         self._emit(delta)
+
+    def _emit(self, shown: Event | str) -> None:
+        if self._watcher is not None:
+            self._watcher(shown)
 
     async def _complete(
         self, journaled: JournaledCall, result: ToolResult, approval: Approval | None = None
