@@ -47,17 +47,27 @@ async def finish_first(work: Coroutine[Any, Any, T]) -> T:
     return task.result()
 
 
-async def finish_soon(work: Awaitable[T]) -> T:
-    """Awaits `work`; a cancellation is passed on to it, and a result that it still gives counts.
+async def finish_soon(work: Awaitable[T], stop: Callable[[], object] | None = None) -> T:
+    """Awaits `work`; when cancelled it is told to `stop`, and a result that it still gives counts.
 
-    Waits no longer than `cancel_grace_us` for work that was cancelled.
+    Without `stop` the cancellation is passed on to it. Waits no longer than `cancel_grace_us` for
+    what was told to stop; then it is left to itself.
     """
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        task.cancel()
+        (stop or task.cancel)()
         await asyncio.wait([task], timeout=limits.cancel_grace_us / limits.SECOND_US)
-        if not task.done() or task.cancelled():
+        if not task.done():
+            task.add_done_callback(_look_away)
+            raise
+        if task.cancelled():
             raise
         return task.result()
+
+
+def _look_away(task: asyncio.Future[Any]) -> None:
+    """Nobody waits for it any more, nor for its error."""
+    if not task.cancelled():
+        task.exception()

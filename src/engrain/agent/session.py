@@ -17,7 +17,7 @@ import msgspec
 from engrain.agent.loop import Description, Loop
 from engrain.agent.proposals import said_by_model
 from engrain.agent.running import finish_first
-from engrain.agent.stores import AgentStores
+from engrain.agent.stores import AgentStores, WatchedDoor
 from engrain.agent.tools import ToolSet
 from engrain.agent.turn import ActiveTurn, Approve, Emit, diagnostic
 from engrain.contracts import limits
@@ -62,6 +62,7 @@ class DurableAgentSession:
         lease_ttl_us: int = limits.lease_ttl_us,
     ) -> None:
         self._stores = stores
+        self._run = WatchedDoor(stores.run)
         self._loop = loop
         self._scope = scope
         self._session_id = session_id
@@ -115,9 +116,9 @@ class DurableAgentSession:
         try:
             lease = self._holding()
             if lease.workspace.is_directory:
-                await self._stores.run(self._stores.workspaces.validate, lease.workspace)
+                await self._run(self._stores.workspaces.validate, lease.workspace)
             await self._replay(lease)
-            await self._stores.run(self._stores.snapshots.bind, lease, self.snapshot())
+            await self._run(self._stores.snapshots.bind, lease, self.snapshot())
             self._is_poisoned = True
             return await self.recover(accept_unknown_effects=accept_unknown_effects)
         except BaseException:
@@ -132,12 +133,13 @@ class DurableAgentSession:
         """
         self._refuse_running()
         lease = self._holding()
-        report = await self._stores.run(
+        await self._run.settle()
+        report = await self._run(
             self._stores.journal.recover, lease, accept_unknown_effects=accept_unknown_effects
         )
         if report.turn is not None:
             self.recovered = report
-            await self._replay(lease)
+        await self._read_further()
         self._is_poisoned = False
         return report
 
@@ -174,7 +176,7 @@ class DurableAgentSession:
 
     async def set_title(self, title: str) -> Session:
         """Names the session anew."""
-        return await self._stores.run(
+        return await self._run(
             self._stores.sessions.set_title, self._scope, self._session_id, title
         )
 
@@ -213,7 +215,7 @@ class DurableAgentSession:
     async def _take_turn(self, events: Sequence[Event], emit: Emit | None) -> TurnResult:
         self._running = asyncio.current_task()
         turn = ActiveTurn(
-            self._stores.run,
+            self._run,
             self._stores.journal,
             self._holding(),
             tools=self._tools,
@@ -272,7 +274,7 @@ class DurableAgentSession:
         while True:
             await asyncio.sleep(pause)
             try:
-                await self._stores.run(self._stores.leases.renew, lease)
+                await self._run(self._stores.leases.renew, lease)
             except StaleLease:
                 self._is_stale = True
                 owner.cancel()
@@ -289,7 +291,7 @@ class DurableAgentSession:
 
     async def _claim(self) -> None:
         self._is_stale = False
-        self._lease = await self._stores.run(
+        self._lease = await self._run(
             self._stores.leases.claim,
             self._scope,
             self._session_id,
@@ -300,16 +302,16 @@ class DurableAgentSession:
     async def _release(self) -> None:
         lease, self._lease = self._lease, None
         if lease is not None:
-            await self._stores.run(self._stores.leases.release, lease)
+            await self._run(self._stores.leases.release, lease)
 
     async def _replay(self, lease: SessionLease) -> None:
-        self._history = await self._stores.run(lambda: list(self._stores.transcript.replay(lease)))
+        self._history = await self._run(lambda: list(self._stores.transcript.replay(lease)))
 
     async def _read_further(self) -> None:
         """Takes in what was appended since."""
         last = self._history[-1].sequence if self._history else 0
         iter_events = self._stores.transcript.iter_events
-        self._history += await self._stores.run(
+        self._history += await self._run(
             lambda: list(iter_events(self._scope, self._session_id, after=last))
         )
 

@@ -7,6 +7,7 @@ the authority's business, what became of it the journal's.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from threading import Event
 from typing import Any
 
 import msgspec
@@ -21,10 +22,15 @@ class ToolFailure(Exception):
 
 
 class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool learns of its call. The same call has the same `idempotency_key` for ever."""
+    """What a tool learns of its call. The same call has the same `idempotency_key` for ever.
+
+    `cancelled` is set when the turn is cancelled: a tool on a worker thread, which nothing can
+    stop, should look at it and end early.
+    """
 
     call_id: str
     idempotency_key: str
+    cancelled: Event = msgspec.field(default_factory=Event)
 
 
 ToolBody = Callable[[ToolContext, dict[str, Any]], str | Awaitable[str]]

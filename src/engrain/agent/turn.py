@@ -7,13 +7,14 @@ It needs nothing else of the journal, and no framework is known here.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from engrain.agent.proposals import ModelReply, batch_of, fit_result
-from engrain.agent.running import finish_all, finish_soon, run_either
+from engrain.agent.running import finish_all, finish_first, finish_soon, run_either
 from engrain.agent.stores import Door
 from engrain.agent.tools import Tool, ToolBody, ToolContext, ToolFailure, ToolSet
 from engrain.contracts import limits
@@ -110,13 +111,14 @@ class ActiveTurn:
             refusal = None if approval.is_allowed else "the call was not allowed"
         if refusal is not None or planned.tool is None:
             return await self.refuse(planned.journaled, refusal or "cannot run", approval)
-        await self.start(planned.journaled, approval)
+        try:
+            await self.start(planned.journaled, approval)
+        except asyncio.CancelledError:
+            await finish_first(self._close_unrun(planned.journaled))
+            raise
         status, text = await _outcome(body or planned.tool.run, planned.journaled)
         reach("tool.ran")
-        call = planned.journaled.call
-        origin = f"tool:{call.name}"
-        result = ToolResult(call_id=call.call_id, text=text, status=status, origin=origin)
-        return await self._complete(planned.journaled, result)
+        return await self._complete(planned.journaled, _result_of(planned.journaled, status, text))
 
     async def call_all(self, planned: Sequence[PlannedCall]) -> list[ToolResult]:
         """Runs the calls side by side; every one has ended when it returns or raises."""
@@ -225,6 +227,12 @@ class ActiveTurn:
             why = "there is no such tool, or it is disabled"
         return PlannedCall(journaled, tool, why)
 
+    async def _close_unrun(self, journaled: JournaledCall) -> None:
+        """Says of a call that was cancelled on its way to the tool that it never got there."""
+        if await self._is_started(journaled.call.call_id):
+            text = "The turn was cancelled before the tool was run."
+            await self._complete(journaled, _result_of(journaled, "failed", text))
+
     async def _find_open(self) -> OpenTurn | None:
         return await self._run(self._journal.find_open, self._lease.scope, self._lease.session_id)
 
@@ -263,12 +271,19 @@ def diagnostic(error: BaseException) -> Failure:
     )
 
 
+def _result_of(journaled: JournaledCall, status: ResultStatus, text: str) -> ToolResult:
+    call = journaled.call
+    origin = f"tool:{call.name}"
+    return ToolResult(call_id=call.call_id, text=text, status=status, origin=origin)
+
+
 async def _outcome(body: ToolBody, journaled: JournaledCall) -> tuple[ResultStatus, str]:
     """Status and text of one run of the tool."""
     arguments = read_json(journaled.call.arguments, bytes_max=limits.event_bytes_max)
     context = ToolContext(call_id=journaled.call.call_id, idempotency_key=journaled.idempotency_key)
     try:
-        return "completed", _text_of(await finish_soon(run_either(body, context, arguments)))
+        stop = None if inspect.iscoroutinefunction(body) else context.cancelled.set
+        return "completed", _text_of(await finish_soon(run_either(body, context, arguments), stop))
     except ToolFailure as failure:
         return "failed", str(failure)
     except Exception as error:  # noqa: BLE001  (whatever a tool raises is its result)
