@@ -255,12 +255,12 @@ def test_a_tool_that_outlives_its_cancelled_turn_is_in_doubt_and_a_person_decide
             assert {call["tool"] for call in doubt.value.calls} == {"book"}
             assert {call["idempotency_key"] for call in doubt.value.calls} <= set(book.keys)
             report = await durable.recover(accept_unknown_effects=True)
-            assert "1" in report.unknown_effects
+            assert len(report.unknown_effects) == book.runs
             assert (await durable.run("and now?")).text == "Fine."
             gate.set()
 
     asyncio.run(life())
-    assert results(memory, session_id)["1"] == "unknown_effect"
+    assert "unknown_effect" in results(memory, session_id).values()
 
 
 def test_a_dropped_turn_blocks_the_next_until_it_is_recovered(memory: Memory) -> None:

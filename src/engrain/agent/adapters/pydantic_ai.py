@@ -32,6 +32,7 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserPromptPart,
 )
+from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.run import AgentRun
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, WrapperToolset
@@ -162,6 +163,16 @@ class _Journal(AbstractCapability[Any]):
     ) -> list[ToolDefinition]:
         self.outputs.update(one.name for one in tool_defs)
         return tool_defs
+
+    async def after_model_request(
+        self,
+        ctx: RunContext[Any],
+        *,
+        request_context: ModelRequestContext,
+        response: ModelResponse,
+    ) -> ModelResponse:
+        """A response whose calls have different ids, which the graph demands."""
+        return _with_unique_ids(response)
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
         return _JournaledToolset(toolset, self)
@@ -315,6 +326,20 @@ def _delta_of(event: object) -> str:
     if isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
         return event.delta.content_delta
     return ""
+
+
+def _with_unique_ids(response: ModelResponse) -> ModelResponse:
+    taken: set[str] = set()
+    parts: list[Any] = []
+    for part in response.parts:
+        if isinstance(part, ToolCallPart):
+            call_id, number = part.tool_call_id, 1
+            while part.tool_call_id in taken:
+                number += 1
+                part = replace(part, tool_call_id=f"{call_id}-{number}")
+            taken.add(part.tool_call_id)
+        parts.append(part)
+    return replace(response, parts=parts)
 
 
 def _arguments_text(call: ToolCallPart) -> str:
