@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.9
+SUITE ?= agent
+KILLS ?= 2000
 DATA ?= examples/conversations.json
 DEMO := $(VENV)/demo
 EXAMPLE := examples/conversations.json
@@ -15,7 +17,7 @@ export UV_PROJECT_ENVIRONMENT := $(VENV)
 export UV_PYTHON_DOWNLOADS := never
 export UV_SYSTEM_CERTS := true
 
-.PHONY: help setup demo test check eval bench docs clean
+.PHONY: help setup demo test check eval bench torture docs clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
@@ -52,6 +54,10 @@ eval: setup ## Measure recall quality: make eval DATA=path
 
 bench: setup ## Measure speed against floors and peers: make bench [ONLY=turns,replay] [FULL=1]
 	$(BIN)/python bench/speed.py $(if $(ONLY),--only $(ONLY),--into bench/results) $(if $(FULL),--full)
+
+torture: setup ## Kill agents over and over: make torture SUITE=agent KILLS=20000
+	@test "$(SUITE)" = agent || { echo "SUITE is one of: agent"; exit 2; }
+	@cd tests && ../$(BIN)/python -m crash.agent_torture --kills $(KILLS)
 
 docs: setup ## Write the generated pages anew
 	$(BIN)/python docs/generate.py
