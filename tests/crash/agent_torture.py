@@ -38,6 +38,8 @@ KILLS_A_SESSION = 25
 SESSIONS_MIN = 12
 AT_ONCE = 2
 STOPPED_OF_100 = 4
+"""So many are stopped and woken instead of killed; of a mutant's half, since one needs it."""
+MUTANT_STOPPED_OF_100 = 50
 MOMENT_S = 0.06
 PATIENCE_S = 5.0
 MUTANT_KILLS = 60
@@ -69,6 +71,7 @@ class Torture:
         self._folder = folder
         self._chance = random.Random(seed)
         self._mutant = mutant
+        self._stopped_of_100 = MUTANT_STOPPED_OF_100 if mutant else STOPPED_OF_100
         self._kills = 0
         self._names = iter(f"p{number}" for number in range(10**9))
         self._broken: list[str] = []
@@ -81,7 +84,7 @@ class Torture:
         while self._kills < kills:
             while len(alive) < AT_ONCE:
                 session_id = sessions.pop(0)
-                if self._chance.randrange(100) < STOPPED_OF_100:
+                if self._chance.randrange(100) < self._stopped_of_100:
                     self._stop_and_wake(session_id)
                     sessions.append(session_id)
                     continue
