@@ -26,6 +26,7 @@ from engrain.contracts.workspace import Workspaces
 from engrain.services.enrichment import Enrichment
 from engrain.services.imports import Imports
 from engrain.services.recall import Recall
+from engrain.services.recovery import Recovery
 from engrain.services.sessions import Sessions, WorkspaceLike
 from engrain.storage.database import Database
 from engrain.storage.engine import open_database
@@ -84,6 +85,7 @@ class Memory:
     enrichment: Enrichment
     imports: Imports
     recall: Recall
+    recovery: Recovery
     audit: AuditStore
 
     def __init__(
@@ -119,7 +121,6 @@ class Memory:
             transcript,
             snapshots,
             SqlForkStore(database, scopes, ids),
-            journal,
             workspaces,
         )
         self._agent_stores = AgentStores(
@@ -131,6 +132,7 @@ class Memory:
             journal=journal,
             workspaces=workspaces,
         )
+        self.recovery = Recovery(leases, transcript, journal)
         self.imports = Imports(_load_readers, sessions, leases, transcript, enrichment)
 
     @classmethod

@@ -30,7 +30,7 @@ def raise_(error: BaseException) -> str:
 
 def whole(memory: Memory, session_id: Any) -> None:
     """The session verifies, has no open turn, and takes another one."""
-    assert memory.sessions.find_open_turn(ANA, session_id) is None
+    assert memory.recovery.find_open(ANA, session_id) is None
     memory.sessions.verify(ANA, session_id)
 
 

@@ -58,7 +58,7 @@ def test_a_turn_is_kept_whole_and_in_order(memory: Memory) -> None:
     assert kinds(stored(memory, session_id)) == expected == kinds(result.events)
     assert (result.output, result.turn, book.runs) == ("Done!", 1, 2)
     assert len(set(book.keys)) == 2
-    assert memory.sessions.find_open_turn(ANA, session_id) is None
+    assert memory.recovery.find_open(ANA, session_id) is None
     assert memory.sessions.verify(ANA, session_id).event_count == 7
 
 
@@ -85,7 +85,7 @@ def test_a_stream_shows_events_once_they_are_durable_and_ends_with_the_result(
             async for item in durable.run_stream("book it"):
                 seen.append(item)
                 if isinstance(item, ToolResult):
-                    found = memory.sessions.find_open_turn(ANA, session_id)
+                    found = memory.recovery.find_open(ANA, session_id)
                     assert found is not None
                     assert [each.state for each in found.calls] == ["completed"]
         return seen
@@ -457,10 +457,10 @@ def test_recovery_says_what_is_known_at_every_point_and_runs_nothing(
     runs = book.runs
     if "unknown_effect" in found.values():
         with pytest.raises(UnknownEffects):
-            memory.sessions.recover(ANA, session_id)
-    report = memory.sessions.recover(ANA, session_id, accept_unknown_effects=True)
+            memory.recovery.recover(ANA, session_id)
+    report = memory.recovery.recover(ANA, session_id, accept_unknown_effects=True)
     assert (report.turn is None) == (point == "turn.closed")
-    assert memory.sessions.recover(ANA, session_id).turn is None
+    assert memory.recovery.recover(ANA, session_id).turn is None
     assert results(memory, session_id) == found
     assert book.runs == runs
     last = "assistant_message" if point == "turn.closed" else "error"

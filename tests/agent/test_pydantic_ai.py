@@ -239,6 +239,6 @@ def test_a_killed_tool_is_in_doubt_and_is_not_run_again(memory: Memory) -> None:
     with pytest.raises(UnknownEffects) as doubt:
         asyncio.run(take(memory, again, session_id, "did I fly?"))
     assert [each["call_id"] for each in doubt.value.calls] == ["1"]
-    memory.sessions.recover(ANA, session_id, accept_unknown_effects=True)
+    memory.recovery.recover(ANA, session_id, accept_unknown_effects=True)
     asyncio.run(take(memory, again, session_id, "did I fly?"))
     assert (runs, results(memory, session_id)) == ([1], {"1": "unknown_effect"})

@@ -45,7 +45,7 @@ def _forget_the_fence() -> None:
 
 
 def _start_late() -> None:
-    start, complete = ActiveTurn.start, ActiveTurn._complete
+    start, complete = ActiveTurn._start, ActiveTurn._complete
 
     async def start_nothing(self: ActiveTurn, *_: Any) -> None:
         reach("tool.started")
@@ -55,7 +55,7 @@ def _start_late() -> None:
             await start(self, journaled)
         return await complete(self, journaled, result, *args)
 
-    ActiveTurn.start = start_nothing  # type: ignore[assignment]
+    ActiveTurn._start = start_nothing  # type: ignore[assignment,method-assign]
     ActiveTurn._complete = complete_late  # type: ignore[method-assign]
 
 

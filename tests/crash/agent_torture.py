@@ -210,11 +210,11 @@ def _recovered(memory: Memory, session_id: SessionId) -> list[Any]:
     """Its history, after a recovery that a second one finds nothing to add to."""
     while True:
         try:
-            memory.sessions.recover(ANA, session_id, accept_unknown_effects=True)
+            memory.recovery.recover(ANA, session_id, accept_unknown_effects=True)
             break
         except SessionBusy:  # the lease of one that was just killed
             time.sleep(_LEASE_S / 4)
-    again = memory.sessions.recover(ANA, session_id)
+    again = memory.recovery.recover(ANA, session_id)
     assert again.turn is None, "recovery is idempotent"
     memory.sessions.verify(ANA, session_id)
     return [stored.event for stored in memory.sessions.iter_events(ANA, session_id)]

@@ -80,17 +80,20 @@ def fit_result(result: ToolResult, bytes_max: int) -> ToolResult:
     fitted = msgspec.structs.replace(result, text=text, repaired=is_repaired)
     size = len(text.encode())
     room = bytes_max
-    while room > 0 and _stored_size(fitted) > bytes_max:
+    while room > 0 and not _fits(fitted, bytes_max):
         room = room * 3 // 4  # escapes may make six bytes of one
         kept = cut_text(text, room) + _CUT.format(size=size)
         fitted = msgspec.structs.replace(fitted, text=kept)
     return fitted
 
 
-def _stored_size(result: ToolResult) -> int:
-    if len(result.text) > limits.event_bytes_max:
-        return len(result.text)
-    return len(encode_event(result))
+def _fits(result: ToolResult, bytes_max: int) -> bool:
+    if len(result.text) > bytes_max:
+        return False
+    try:
+        return len(encode_event(result)) <= bytes_max
+    except LimitExceeded:
+        return False
 
 
 def _share(said: Sequence[AssistantMessage], calls: Sequence[ToolCall]) -> int:

@@ -112,7 +112,7 @@ class ActiveTurn:
         if refusal is not None or planned.tool is None:
             return await self.refuse(planned.journaled, refusal or "cannot run", approval)
         try:
-            await self.start(planned.journaled, approval)
+            await self._start(planned.journaled, approval)
         except asyncio.CancelledError:
             await finish_first(self._close_unrun(planned.journaled))
             raise
@@ -123,26 +123,6 @@ class ActiveTurn:
     async def call_all(self, planned: Sequence[PlannedCall]) -> list[ToolResult]:
         """Runs the calls side by side; every one has ended when it returns or raises."""
         return await finish_all(self.call(each) for each in planned)
-
-    async def start(self, journaled: JournaledCall, approval: Approval | None = None) -> None:
-        """Makes it durable that the tool is about to run.
-
-        A lost acknowledgement is settled by reading the journal: this turn's lease is the only one
-        that may start its calls, so a start that is there is this one.
-        """
-        call_id = journaled.call.call_id
-        approvals = () if approval is None else (approval,)
-        for _ in range(_ATTEMPTS):
-            try:
-                await self._run(self._journal.start, self._lease, (call_id,), approvals=approvals)
-                break
-            except Uncertain:
-                if await self._is_started(call_id):
-                    break
-        else:
-            raise Busy("the journal cannot be reached", retry_after_s=1.0)
-        self._note(journaled, state="started", approval=approval)
-        reach("tool.started")
 
     async def refuse(
         self, journaled: JournaledCall, why: str, approval: Approval | None = None
@@ -200,6 +180,26 @@ class ActiveTurn:
     def _emit(self, shown: Event | str) -> None:
         if self._watcher is not None:
             self._watcher(shown)
+
+    async def _start(self, journaled: JournaledCall, approval: Approval | None = None) -> None:
+        """Makes it durable that the tool is about to run.
+
+        A lost acknowledgement is settled by reading the journal: this turn's lease is the only one
+        that may start its calls, so a start that is there is this one.
+        """
+        call_id = journaled.call.call_id
+        approvals = () if approval is None else (approval,)
+        for _ in range(_ATTEMPTS):
+            try:
+                await self._run(self._journal.start, self._lease, (call_id,), approvals=approvals)
+                break
+            except Uncertain:
+                if await self._is_started(call_id):
+                    break
+        else:
+            raise Busy("the journal cannot be reached", retry_after_s=1.0)
+        self._note(journaled, state="started", approval=approval)
+        reach("tool.started")
 
     async def _complete(
         self, journaled: JournaledCall, result: ToolResult, approval: Approval | None = None

@@ -12,7 +12,6 @@ from engrain.contracts.errors import EngrainError, InvalidValue
 from engrain.contracts.events import Event, StoredEvent, Turn
 from engrain.contracts.forks import ForkRequest, ForkStore
 from engrain.contracts.ids import OperationId, SessionId, require_operation
-from engrain.contracts.journal import JournalStore, OpenTurn, RecoveryReport
 from engrain.contracts.leases import LeaseStore, SessionLease
 from engrain.contracts.scope import Scope
 from engrain.contracts.sessions import Session, SessionPage, SessionStore
@@ -124,7 +123,6 @@ class Sessions:
         transcript: TranscriptStore,
         snapshots: SnapshotStore,
         forks: ForkStore,
-        journal: JournalStore,
         workspaces: Workspaces,
     ) -> None:
         self._sessions = sessions
@@ -132,7 +130,6 @@ class Sessions:
         self._transcript = transcript
         self._snapshots = snapshots
         self._forks = forks
-        self._journal = journal
         self._workspaces = workspaces
 
     def start(
@@ -240,27 +237,6 @@ class Sessions:
     def verify(self, scope: Scope, session_id: SessionId) -> Verification:
         """Recomputes the whole hash chain; `Corrupt` at the first link that does not hold."""
         return self._transcript.verify(scope, session_id)
-
-    def find_open_turn(self, scope: Scope, session_id: SessionId) -> OpenTurn | None:
-        """The unfinished agent turn with what is known of its tool calls; None when all is done."""
-        return self._journal.find_open(scope, session_id)
-
-    def recover(
-        self, scope: Scope, session_id: SessionId, *, accept_unknown_effects: bool = False
-    ) -> RecoveryReport:
-        """Closes the turn of a process that is gone, honestly; runs no tool.
-
-        Raises `UnknownEffects` with the calls in doubt unless they are accepted as such, and
-        `SessionBusy` while the session has a writer. Recovering again reports no turn.
-        """
-        lease = self._leases.claim(scope, session_id)
-        try:
-            for _ in self._transcript.replay(lease):
-                pass  # the verification counts
-            return self._journal.recover(lease, accept_unknown_effects=accept_unknown_effects)
-        finally:
-            with suppress(EngrainError):
-                self._leases.release(lease)
 
     def validate_workspace(self, scope: Scope, session_id: SessionId) -> None:
         """The check that every append makes, so that a resume can fail before a model loads."""

@@ -183,8 +183,8 @@ def recover(
     For example:
 
         $ engrain sessions recover 0198c0de-0000-7000-8000-000000000000
-        $ engrain sessions recover 0198c0de-0000-7000-8000-000000000000 \\
-            --accept-unknown-effects
+        $ engrain sessions recover --accept-unknown-effects \\
+            0198c0de-0000-7000-8000-000000000000
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def recover(
     from engrain.contracts.ids import SessionId
 
     with open_memory(options) as memory:
-        report = memory.sessions.recover(
+        report = memory.recovery.recover(
             scope_of(options), SessionId(session), accept_unknown_effects=accept_unknown_effects
         )
     give(report, lambda screen: _show_recovered(screen, report), is_json=options.json)
