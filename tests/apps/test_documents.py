@@ -72,7 +72,8 @@ def test_reference_page_is_current() -> None:
 
 
 def test_every_command_has_an_example_that_parses() -> None:
-    examples = re.findall(r"^ +\$ (engrain [^>\n]*)", PAGE.read_text("utf-8"), re.M)
+    page = re.sub(r"\\\n *", "", PAGE.read_text("utf-8"))
+    examples = re.findall(r"^ +\$ (engrain [^>\n]*)", page, re.M)
     assert len(examples) > 25
     for example in examples:
         words = shlex.split(example.removeprefix("engrain "))
