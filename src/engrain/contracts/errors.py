@@ -41,6 +41,9 @@ from typing import ClassVar
 from uuid import UUID
 
 
+_CALLS_NAMED_MAX = 8
+
+
 class EngrainError(Exception):
     """Root of every error that Engrain raises on purpose."""
 
@@ -186,9 +189,13 @@ class UnknownEffects(Conflict):
     code = "unknown_effects"
 
     def __init__(self, session_id: UUID, calls: tuple[dict[str, str], ...]) -> None:
+        named = [f"{call['tool']} ({call['idempotency_key']})" for call in calls[:_CALLS_NAMED_MAX]]
+        more = len(calls) - len(named)
         super().__init__(
-            f"session {session_id}: {len(calls)} tool call(s) were started and left no result; "
-            "look up what they did, then recover with unknown effects accepted",
+            f"session {session_id}: nobody knows what {', '.join(named)}"
+            f"{f' and {more} more' if more else ''} did, since the process ended meanwhile; look it "
+            f"up by the idempotency key, then: engrain sessions recover {session_id} "
+            "--accept-unknown-effects",
             session_id=str(session_id),
             calls=list(calls),
         )
