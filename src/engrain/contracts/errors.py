@@ -40,7 +40,6 @@ from __future__ import annotations
 from typing import ClassVar
 from uuid import UUID
 
-
 _CALLS_NAMED_MAX = 8
 
 
@@ -193,8 +192,8 @@ class UnknownEffects(Conflict):
         more = len(calls) - len(named)
         super().__init__(
             f"session {session_id}: nobody knows what {', '.join(named)}"
-            f"{f' and {more} more' if more else ''} did, since the process ended meanwhile; look it "
-            f"up by the idempotency key, then: engrain sessions recover {session_id} "
+            f"{f' and {more} more' if more else ''} did, since the process ended meanwhile; look "
+            f"it up by the idempotency key, then: engrain sessions recover {session_id} "
             "--accept-unknown-effects",
             session_id=str(session_id),
             calls=list(calls),
