@@ -48,9 +48,23 @@ if TYPE_CHECKING:
 
     from engrain.agent.session import DurableAgentSession
     from engrain.agent.turn import Approve
+    from engrain.services.models import Models
+    from engrain.system.home import Home
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def open_models(home: Home, *, place: str | None = None, clock: Clock | None = None) -> Models:
+    """The models of a home, which are removed only when no session of any database needs them.
+
+    `place` names the database that sessions are bound in, when it is not the home's own.
+    """
+    from engrain.services.models import Models
+    from engrain.storage.model_references import SqlReferenceGuard
+
+    time = clock or SystemClock()
+    return Models(home, SqlReferenceGuard(home.database, time), place=place, clock=time)
 
 
 def _load_readers() -> Sequence[FormatReader]:

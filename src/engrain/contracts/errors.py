@@ -230,13 +230,12 @@ class ModelInUse(Conflict):
     code = "model_in_use"
 
     def __init__(self, name: str, sessions: int | None, why: str = "") -> None:
-        held = f"{sessions:,} session(s) are bound to it"
-        unknown = f"whether sessions are bound to it could not be found out: {why}"
-        super().__init__(
-            f"model {name} stays: {unknown if sessions is None else held}",
-            name=name,
-            sessions=sessions,
+        reason = (
+            f"whether sessions are bound to it could not be found out: {why}"
+            if sessions is None
+            else f"{sessions:,} session(s) are bound to it"
         )
+        super().__init__(f"model {name} stays: {reason}", name=name, sessions=sessions)
         self.sessions = sessions
 
 

@@ -136,7 +136,7 @@ def is_damage(why: str) -> bool:
     return why in DAMAGE or why.startswith(REFUSED)
 
 
-Doing = Literal["reading", "indexing", "waiting"]
+Doing = Literal["reading", "indexing", "waiting", "checking"]
 """What an import does: reads a file, indexes what was in it, or waits for another import of it."""
 
 Progress = Callable[[int, int, Doing], None]

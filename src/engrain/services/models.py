@@ -49,7 +49,7 @@ from engrain.system.model_files import (
     stamp_files,
     take_files,
 )
-from engrain.system.model_folder import Draft, ModelFolder, erase_retired
+from engrain.system.model_folder import BoundPlaces, Draft, ModelFolder, erase_retired
 from engrain.system.private_files import make_private_directory
 
 _KINDS = ("installed", "provider")
@@ -73,6 +73,7 @@ class Models:
         clock: Clock | None = None,
     ) -> None:
         self._folder = ModelFolder(home)
+        self._places = BoundPlaces(home)
         self._guard = guard
         self._bound_in = place
         self._clock = clock or SystemClock()
@@ -161,7 +162,7 @@ class Models:
                 raise ModelChanged(model.name, "another model has the name now")
             self._validate(record)
             if self._bound_in is not None:
-                self._folder.note_place(self._bound_in)
+                self._places.note(self._bound_in)
             yield record.model
 
     def remove(self, name: str) -> None:
@@ -274,7 +275,7 @@ class Models:
         if self._guard is None:
             raise ModelInUse(name, None, "there is no guard to ask")
         try:
-            places = self._folder.list_places()
+            places = self._places.list()
             sessions = sum(
                 self._guard.count_sessions(reference_of(kind, name), places) for kind in _KINDS
             )

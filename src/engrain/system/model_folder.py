@@ -165,22 +165,6 @@ class ModelFolder:
         reach("models.retired")
         return retired
 
-    def list_places(self) -> tuple[str, ...]:
-        """Databases besides the home's own whose sessions were bound to models of this home."""
-        path = self.path / _DATABASES
-        if not os.path.lexists(path):
-            return ()
-        try:
-            return msgspec.json.decode(read_private(path), type=tuple[str, ...])
-        except msgspec.DecodeError:
-            raise Corrupt(f"{path} is no list of databases") from None
-
-    def note_place(self, place: str) -> None:
-        """Remembers a database durably."""
-        places = self.list_places()
-        if place not in places:
-            write_private(self.path / _DATABASES, msgspec.json.encode(sorted({*places, place})))
-
     def _place(self, name: str) -> Path:
         return self.path / require_model_name(name)
 
@@ -193,6 +177,28 @@ class ModelFolder:
         for each in self.path.iterdir():
             if each.name.startswith((_DRAFT, _REMOVED)):
                 _sweep_unless_held(each)
+
+
+class BoundPlaces:
+    """Databases besides the home's own whose sessions were bound to models of this home."""
+
+    def __init__(self, home: Home) -> None:
+        self._path = home.models / _DATABASES
+
+    def list(self) -> tuple[str, ...]:
+        """Paths and URLs, sorted."""
+        if not os.path.lexists(self._path):
+            return ()
+        try:
+            return msgspec.json.decode(read_private(self._path), type=tuple[str, ...])
+        except msgspec.DecodeError:
+            raise Corrupt(f"{self._path} is no list of databases") from None
+
+    def note(self, place: str) -> None:
+        """Remembers a database durably; the caller holds the home's lock."""
+        places = self.list()
+        if place not in places:
+            write_private(self._path, msgspec.json.encode(sorted({*places, place})))
 
 
 def erase_retired(path: Path) -> None:

@@ -17,6 +17,7 @@ from engrain.apps.cli import (
     episodes,
     errors,
     imports,
+    models,
     output,
     postgres,
     recall,
@@ -52,6 +53,7 @@ app.command(recall.recall)
 app.command(recall.search)
 app.command(sessions.app)
 app.command(episodes.app)
+app.command(models.app)
 app.command(workspace.app)
 app.command(postgres.app)
 

@@ -19,6 +19,7 @@ PATIENCE_S: Final = 1.0
 _WORDS: Final[dict[Doing, str]] = {
     "reading": "importing",
     "indexing": "indexing",
+    "checking": "reading the model",
     "waiting": "waiting for another import of the same",
 }
 
