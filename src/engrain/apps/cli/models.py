@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 app: Final = App(name="models", help="Models that sessions are bound to.", help_format="plaintext")
 
 
-@app.command
+@app.command(usage="Usage: engrain models add [OPTIONS] NAME [PATH]")
 def add(
     name: str,
     path: Path | None = None,
