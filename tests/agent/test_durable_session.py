@@ -488,3 +488,21 @@ def test_resume_closes_what_a_dead_process_left_and_reports_it(memory: Memory) -
             assert (await durable.run("hello?")).text == "Hi!"
 
     asyncio.run(life())
+
+
+def test_a_session_goes_on_after_a_pause_longer_than_its_lease(memory: Memory) -> None:
+    session_id = begin(memory)
+
+    async def life() -> None:
+        loop = agent(Script("One.", "Two.", "never"))
+        async with memory.durable(loop, ANA, session_id, lease_ttl_us=50_000) as durable:
+            await durable.run("1")
+            await asyncio.sleep(0.1)
+            assert (await durable.run("2")).text == "Two."
+            await asyncio.sleep(0.1)
+            other = await memory.run(memory.sessions.lease, ANA, session_id)
+            with pytest.raises(StaleLease):
+                await durable.run("3")
+            await memory.run(other.release)
+
+    asyncio.run(life())

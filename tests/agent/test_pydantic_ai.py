@@ -20,7 +20,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.tools import Tool
 
-from agent.scripted import ANA, kinds
+from agent.scripted import ANA, Counted, kinds
 from agent.test_durable_session import begin, results, stored, take
 from engrain import Memory
 from engrain.agent.adapters.pydantic_ai import PydanticAgent
@@ -203,6 +203,17 @@ def test_a_tool_that_requires_approval_asks_the_session(memory: Memory) -> None:
     asyncio.run(life())
     assert (asked, desk.booked) == (["book", "book"], ["Porto"])
     assert results(memory, session_id) == {"1": "not_executed", "2": "completed"}
+
+
+def test_plain_tools_run_beside_the_agent_s_own(memory: Memory) -> None:
+    session_id, desk, plain = begin(memory), Desk(), Counted("look", gives=lambda _: "seen")
+    replies = Replies([porto("1"), call("2", "look", {"at": "x"})], [TextPart("Done!")])
+    loop = PydanticAgent(Agent(replies.model(), tools=[desk.book]), tools=[plain.tool()])
+    asyncio.run(take(memory, loop, session_id, "go"))
+    assert results(memory, session_id) == {"1": "completed", "2": "completed"}
+    assert (plain.runs, desk.booked) == (1, ["Porto"])
+    told = [part for part in replies.seen[1][-1].parts if isinstance(part, ToolReturnPart)]
+    assert [part.content for part in told] == ["booked Porto", "seen"]
 
 
 def test_other_tools_model_or_words_are_drift(memory: Memory) -> None:

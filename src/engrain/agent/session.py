@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
+from time import monotonic
 from types import TracebackType
 from typing import Any
 
@@ -75,6 +76,7 @@ class DurableAgentSession:
         self._running: asyncio.Task[Any] | None = None
         self._is_poisoned = False
         self._is_stale = False
+        self._touched_s = 0.0
         self._history: list[StoredEvent] = []
         self.recovered = RecoveryReport(session_id=session_id)
         """What the last recovery made of a turn that another process left open."""
@@ -234,6 +236,7 @@ class DurableAgentSession:
             self._running = None
 
     async def _drive(self, turn: ActiveTurn, events: Sequence[Event]) -> TurnResult:
+        await self._renew_after_a_pause()
         number = await turn.open(events)
         self._tools.name_in_history(
             each.event.name for each in self._history if isinstance(each.event, ToolCall)
@@ -241,6 +244,7 @@ class DurableAgentSession:
         answer = await self._loop.run(turn, [each.event for each in self._history])
         await turn.finish(said_by_model(answer.text) or [_blank()])
         self._is_poisoned = False
+        self._touched_s = monotonic()
         await self._read_further()
         return TurnResult(answer.output, answer.text, number, tuple(turn.events))
 
@@ -289,8 +293,15 @@ class DurableAgentSession:
         self._tools = ToolSet(self._description.tools)
         self._tools.enable(set(self._tools.enabled) - disabled)
 
+    async def _renew_after_a_pause(self) -> None:
+        """Between turns nobody prolongs the lease: one that ran out goes on if nobody took it."""
+        lease = self._holding()
+        if monotonic() - self._touched_s > lease.ttl_us / limits.SECOND_US / _RENEWALS_A_LEASE:
+            await self._run(self._stores.leases.renew, lease)
+
     async def _claim(self) -> None:
         self._is_stale = False
+        self._touched_s = monotonic()
         self._lease = await self._run(
             self._stores.leases.claim,
             self._scope,

@@ -38,7 +38,7 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, WrapperToolset
 from pydantic_ai.toolsets.abstract import ToolsetTool
 from pydantic_ai.usage import RunUsage
-from pydantic_core import to_json
+from pydantic_core import SchemaValidator, core_schema, to_json
 from pydantic_graph import End
 
 from engrain.agent.loop import Answer, Description, History
@@ -58,18 +58,27 @@ from engrain.contracts.events import (
     UserMessage,
 )
 
+_ANY_ARGUMENTS = SchemaValidator(core_schema.dict_schema())
 _WORDLESS = "The tool may not run by itself: a pydantic-ai agent runs it."
 
 
 class PydanticAgent:
-    """Wraps an agent; give it yourself to pass `deps`.
+    """Wraps an agent; give it yourself to pass `deps` or plain tools beside the agent's own.
 
     `version` names what the snapshot cannot see, such as instructions that a function makes.
     """
 
-    def __init__(self, agent: Agent[Any, Any], *, deps: Any = None, version: str = "") -> None:
+    def __init__(
+        self,
+        agent: Agent[Any, Any],
+        *,
+        deps: Any = None,
+        tools: Sequence[Tool] = (),
+        version: str = "",
+    ) -> None:
         self._agent = agent
         self._deps = deps
+        self._tools = tuple(tools)
         self._version = version
 
     async def describe(self) -> Description:
@@ -85,7 +94,7 @@ class PydanticAgent:
             "instructions": _fixed_words(self._agent),
             "output": self._agent.output_json_schema(),
         }
-        return Description(tuple(await self._read_tools()), configuration)
+        return Description((*self._tools, *await self._read_tools()), configuration)
 
     async def run(self, turn: ActiveTurn, history: History) -> Answer:
         """One run of the agent, node by node."""
@@ -94,6 +103,7 @@ class PydanticAgent:
         async with self._agent.iter(
             message_history=messages,
             deps=self._deps,
+            toolsets=[_PlainToolset(self._tools)] if self._tools else None,
             capabilities=[journal, ReinjectSystemPrompt()],
         ) as run:
             node = run.next_node
@@ -193,6 +203,11 @@ class _Journal(AbstractCapability[Any]):
             self.planned[call.tool_call_id].append(planned)
         return True
 
+    async def call_plain(self, call_id: str) -> str:
+        """Runs a planned call of a plain tool, which is its own body."""
+        result = await self.turn.call(self.planned[call_id].popleft())
+        return result.text
+
     async def call(self, call_id: str, body: Callable[[], Any]) -> Any:
         """Runs a planned call through the turn; gives what the tool gave, or the words for it."""
         outcome: list[Any] = []
@@ -234,10 +249,43 @@ class _JournaledToolset(WrapperToolset[Any]):
     ) -> Any:
         if ctx.tool_call_id is None:
             raise UserError("a tool call without an id cannot be journaled")
+        if isinstance(tool.toolset, _PlainToolset):
+            return await self.journal.call_plain(ctx.tool_call_id)
         wrapped = self.wrapped
         return await self.journal.call(
             ctx.tool_call_id, lambda: wrapped.call_tool(name, tool_args, ctx, tool)
         )
+
+
+class _PlainToolset(AbstractToolset[Any]):
+    """Declares plain tools to the graph; the journal runs them."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self._tools = tools
+
+    @property
+    def id(self) -> str:
+        return "engrain"
+
+    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        return {
+            tool.name: ToolsetTool(
+                toolset=self,
+                tool_def=ToolDefinition(
+                    name=tool.name,
+                    description=tool.description,
+                    parameters_json_schema=tool.schema,
+                ),
+                max_retries=0,
+                args_validator=_ANY_ARGUMENTS,
+            )
+            for tool in self._tools
+        }
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
+    ) -> Any:
+        raise UserError("a plain tool runs through the journal alone")
 
 
 def _tool_of(tool: ToolsetTool[Any]) -> Tool:
