@@ -14,6 +14,7 @@ from cyclopts import App
 
 import engrain
 from engrain.apps.cli import (
+    chat,
     episodes,
     errors,
     imports,
@@ -49,6 +50,7 @@ app: Final = App(
     suppress_keyboard_interrupt=False,
 )
 app.command(imports.import_, name="import")
+app.command(chat.chat)
 app.command(recall.recall)
 app.command(recall.search)
 app.command(sessions.app)
