@@ -147,6 +147,13 @@ def test_without_a_model_it_says_how_to_have_one(engrain: Command) -> None:
 # In a terminal
 
 
+def wait_until(is_so: Callable[[], bool]) -> None:
+    until = time.monotonic() + WAIT_S
+    while not is_so():
+        assert time.monotonic() < until
+        select.select([], [], [], 0.02)
+
+
 class Terminal:
     """`engrain chat` at a terminal of its own."""
 
@@ -201,7 +208,7 @@ def test_a_conversation_with_approvals_commands_and_ctrl_c(
         "Made.",
         [("2", "shell", {"command": "touch never"})],
         "As you like.",
-        [("3", "shell", {"command": "sleep 60"})],
+        [("3", "shell", {"command": "touch begun; sleep 60"})],
         "Still here.",
     )
     with terminal() as person:
@@ -222,7 +229,7 @@ def test_a_conversation_with_approvals_commands_and_ctrl_c(
         person.say("wait\n")
         person.wait_for("allow once? [y/N]")
         person.say("y\n")
-        time.sleep(1)
+        wait_until((tmp_path / "begun").exists)
         os.kill(person.process.pid, signal.SIGINT)
         person.wait_for("cancelled")
         person.say("are you there?\n")
