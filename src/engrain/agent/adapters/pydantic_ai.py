@@ -19,18 +19,14 @@ from pydantic_ai import Agent, RunContext
 from pydantic_ai.capabilities import AbstractCapability, ReinjectSystemPrompt
 from pydantic_ai.exceptions import ModelRetry, UserError
 from pydantic_ai.messages import (
-    ModelMessage,
-    ModelRequest,
     ModelResponse,
     PartDeltaEvent,
     PartStartEvent,
     RetryPromptPart,
-    SystemPromptPart,
     TextPart,
     TextPartDelta,
     ToolCallPart,
     ToolReturnPart,
-    UserPromptPart,
 )
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.run import AgentRun
@@ -41,22 +37,12 @@ from pydantic_ai.usage import RunUsage
 from pydantic_core import SchemaValidator, core_schema, to_json
 from pydantic_graph import End
 
+from engrain.agent.adapters.pydantic_ai_history import messages_of
 from engrain.agent.loop import Answer, Description, History
 from engrain.agent.proposals import ModelReply, RequestedCall
 from engrain.agent.tools import Tool, ToolContext, ToolFailure
 from engrain.agent.turn import ActiveTurn, PlannedCall
 from engrain.contracts.errors import InvalidValue
-from engrain.contracts.events import (
-    AssistantMessage,
-    Erased,
-    Event,
-    Recall,
-    Summary,
-    System,
-    ToolCall,
-    ToolResult,
-    UserMessage,
-)
 
 _ANY_ARGUMENTS = SchemaValidator(core_schema.dict_schema())
 _WORDLESS = "The tool may not run by itself: a pydantic-ai agent runs it."
@@ -99,7 +85,7 @@ class PydanticAgent:
     async def run(self, turn: ActiveTurn, history: History) -> Answer:
         """One run of the agent, node by node."""
         journal = _Journal(turn)
-        messages = _messages_of([*history, *turn.events])
+        messages = messages_of([*history, *turn.events])
         async with self._agent.iter(
             message_history=messages,
             deps=self._deps,
@@ -319,40 +305,6 @@ def _fixed_words(agent: Agent[Any, Any]) -> list[str]:
     """Instructions and system prompts that are texts; functions are known by `version` alone."""
     sources = [getattr(one, "instruction", one) for one in getattr(agent, "_instructions", ())]
     return [one for one in (*getattr(agent, "_system_prompts", ()), *sources) if type(one) is str]
-
-
-def _messages_of(events: Sequence[Event | Erased]) -> list[ModelMessage]:
-    """History as the framework speaks it. A call without its result, or the reverse, is left out.
-
-    Diagnostics, approvals and audit events are for people.
-    """
-    calls = {each.call_id: each.name for each in events if isinstance(each, ToolCall)}
-    answered = {each.call_id for each in events if isinstance(each, ToolResult)}
-    messages: list[ModelMessage] = []
-    for event in events:
-        part: Any = None
-        if isinstance(event, System):
-            part = SystemPromptPart(event.text)
-        elif isinstance(event, UserMessage | Recall | Summary):
-            part = UserPromptPart(event.text)
-        elif isinstance(event, ToolResult) and event.call_id in calls:
-            part = ToolReturnPart(calls[event.call_id], event.text, tool_call_id=event.call_id)
-        elif isinstance(event, AssistantMessage):
-            part = TextPart(event.text)
-        elif isinstance(event, ToolCall) and event.call_id in answered:
-            part = ToolCallPart(event.name, event.arguments, tool_call_id=event.call_id)
-        if part is not None:
-            _add_part(messages, part)
-    return messages
-
-
-def _add_part(messages: list[ModelMessage], part: Any) -> None:
-    kind = ModelResponse if isinstance(part, TextPart | ToolCallPart) else ModelRequest
-    if messages and isinstance(messages[-1], kind):
-        last: Any = messages[-1]
-        messages[-1] = replace(last, parts=[*last.parts, part])
-    else:
-        messages.append(kind(parts=[part]))
 
 
 def _answers_in(following: Any, run: AgentRun[Any, Any]) -> dict[str, deque[str]]:

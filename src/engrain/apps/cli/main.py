@@ -50,7 +50,7 @@ app: Final = App(
     suppress_keyboard_interrupt=False,
 )
 app.command(imports.import_, name="import")
-app.command(chat.chat)
+app.command(chat.chat, usage="Usage: engrain chat [OPTIONS] [PROMPT]")
 app.command(recall.recall)
 app.command(recall.search)
 app.command(sessions.app)
