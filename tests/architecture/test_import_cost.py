@@ -23,9 +23,11 @@ FOREIGN = {
     "hypothesis",
     "multiprocessing",
     "numpy",
+    "openai",
     "psycopg",
     "psycopg_pool",
     "pydantic",
+    "pydantic_ai",
     "pytest",
     "rich",
     "snowballstemmer",
@@ -36,9 +38,9 @@ FOREIGN = {
 }
 PROGRAM = """
 import sys, time
-begun = time.perf_counter()
+begun = time.process_time()
 import engrain
-took_ms = (time.perf_counter() - begun) * 1_000
+took_ms = (time.process_time() - begun) * 1_000
 import json
 json.dump({"took_ms": took_ms, "modules": sorted(sys.modules)}, sys.stdout)
 """
@@ -61,6 +63,7 @@ def test_importing_brings_nothing_that_is_not_asked_for() -> None:
 
 @pytest.mark.invariant("INV-27")
 def test_importing_is_quick() -> None:
+    """By the processor's time: a busy machine says nothing about the import."""
     took = [imported()["took_ms"] for _ in range(RUNS)]
     assert min(took) < BUDGET_MS  # type: ignore[type-var]
 
