@@ -1,4 +1,4 @@
-"""A memory of each engine for agents to work in."""
+"""A memory for what no engine can change."""
 
 from __future__ import annotations
 
@@ -10,23 +10,8 @@ import pytest
 from engrain import Memory
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where an empty database may be opened, by several processes too."""
-    if request.param == "postgresql":
-        return str(request.getfixturevalue("fresh_postgres_url"))
-    return str(tmp_path / "engrain.sqlite3")
-
-
-@pytest.fixture
-def memory(url: str) -> Iterator[Memory]:
-    """An empty memory of each engine."""
-    with Memory.open(url) as opened:
-        yield opened
-
-
 @pytest.fixture
 def quick_memory(tmp_path: Path) -> Iterator[Memory]:
-    """An empty memory in a file, for what no engine can change."""
+    """An empty memory in a file."""
     with Memory.open(tmp_path / "engrain.sqlite3") as opened:
         yield opened

@@ -1,4 +1,4 @@
-"""A memory of each engine, and places for files to import."""
+"""A memory in this process, and places for files to import."""
 
 from __future__ import annotations
 
@@ -8,21 +8,6 @@ from pathlib import Path
 import pytest
 
 from engrain import Memory
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where an empty database may be opened, by several processes too."""
-    if request.param == "postgresql":
-        return str(request.getfixturevalue("fresh_postgres_url"))
-    return str(tmp_path / "engrain.sqlite3")
-
-
-@pytest.fixture
-def memory(url: str) -> Iterator[Memory]:
-    """An empty memory of each engine."""
-    with Memory.open(url) as opened:
-        yield opened
 
 
 @pytest.fixture
