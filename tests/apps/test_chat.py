@@ -119,6 +119,23 @@ def test_the_memory_s_own_files_are_out_of_reach(
     assert (results[0]["status"], "database" in results[0]["text"]) == ("failed", True)
 
 
+def test_a_model_that_a_chat_is_bound_to_stays_and_another_goes_on_in_a_fork(
+    engrain: Command, told: Any
+) -> None:
+    server = told("One.", "Two.")
+    assert engrain("chat", "first").code == 0
+    assert engrain("models", "remove", "local", "--json").error["code"] == "model_in_use"
+    (session,) = engrain("sessions", "list", "--json").json["items"]
+    words = ("--provider", "openai", "--model", "scripted", "--endpoint", server.url)
+    assert engrain("models", "add", "other", *words).code == 0
+    refused = engrain("chat", "x", "--model", "other", "--resume", session["id"], "--json")
+    assert refused.error["code"] == "snapshot_mismatch"
+    assert "configuration.model.name" in refused.error["message"]
+    assert engrain("chat", "second", "--model", "other", "--fork", session["id"]).code == 0
+    said = [one["content"] for one in server.requests[1]["messages"] if one["role"] != "system"]
+    assert [str(one).strip() for one in said] == ["first", "One.", "second"]
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [

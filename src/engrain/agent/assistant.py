@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from engrain.agent.tools import Tool
+from engrain.contracts.models import Model
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model as Client
@@ -20,10 +21,12 @@ INSTRUCTIONS: Final = (
 )
 
 
-def assistant(client: Client, tools: Sequence[Tool]) -> PydanticAgent:
-    """The loop of one chat."""
+def assistant(
+    client: Client, tools: Sequence[Tool], *, model: Model | None = None
+) -> PydanticAgent:
+    """The loop of one chat; `model` is the one of a home behind the client."""
     from pydantic_ai import Agent
 
     from engrain.agent.adapters.pydantic_ai import PydanticAgent
 
-    return PydanticAgent(Agent(client, instructions=INSTRUCTIONS), tools=tools)
+    return PydanticAgent(Agent(client, instructions=INSTRUCTIONS), tools=tools, model=model)

@@ -10,6 +10,7 @@ import msgspec
 from engrain.agent.tools import Tool
 from engrain.agent.turn import ActiveTurn
 from engrain.contracts.events import Erased, Event
+from engrain.contracts.snapshots import SessionSnapshot
 
 History = Sequence[Event | Erased]
 
@@ -19,6 +20,13 @@ class Description(msgspec.Struct, frozen=True):
 
     tools: tuple[Tool, ...]
     configuration: dict[str, Any]
+
+    def snapshot(self) -> SessionSnapshot:
+        """The form that a session is bound to."""
+        return SessionSnapshot(
+            configuration=self.configuration,
+            tools=tuple(tool.authority() for tool in self.tools),
+        )
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -96,9 +96,7 @@ class DurableAgentSession:
 
     def snapshot(self) -> SessionSnapshot:
         """What this session is bound to: configuration and whole tool authority."""
-        return SessionSnapshot(
-            configuration=self._description.configuration, tools=self._tools.authority()
-        )
+        return self._description.snapshot()
 
     def enable_tools(self, names: Iterable[str]) -> None:
         """Lets exactly these tools run, in this process; the authority stays what it is."""

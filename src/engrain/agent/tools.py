@@ -91,10 +91,6 @@ class ToolSet:
         told = self._enabled | self._named
         return tuple(tool for name, tool in self._tools.items() if name in told)
 
-    def authority(self) -> tuple[ToolAuthority, ...]:
-        """The whole of it, for the session's snapshot."""
-        return tuple(tool.authority() for tool in self._tools.values())
-
     def enable(self, names: Iterable[str]) -> None:
         """Lets exactly these run; `InvalidValue` for a name outside the authority."""
         wanted = set(names)

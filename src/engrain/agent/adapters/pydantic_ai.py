@@ -43,6 +43,7 @@ from engrain.agent.proposals import ModelReply, RequestedCall
 from engrain.agent.tools import Tool, ToolContext, ToolFailure
 from engrain.agent.turn import ActiveTurn, PlannedCall
 from engrain.contracts.errors import InvalidValue
+from engrain.contracts.models import MODEL_KEY, Model, model_builtins
 
 _ANY_ARGUMENTS = SchemaValidator(core_schema.dict_schema())
 _WORDLESS = "The tool may not run by itself: a pydantic-ai agent runs it."
@@ -51,7 +52,8 @@ _WORDLESS = "The tool may not run by itself: a pydantic-ai agent runs it."
 class PydanticAgent:
     """Wraps an agent; give it yourself to pass `deps` or plain tools beside the agent's own.
 
-    `version` names what the snapshot cannot see, such as instructions that a function makes.
+    `model` is the one of a home that the agent's client speaks to, to be bound as such; `version`
+    names what the snapshot cannot see, such as instructions that a function makes.
     """
 
     def __init__(
@@ -60,27 +62,31 @@ class PydanticAgent:
         *,
         deps: Any = None,
         tools: Sequence[Tool] = (),
+        model: Model | None = None,
         version: str = "",
     ) -> None:
         self._agent = agent
+        self._model = model
         self._deps = deps
         self._tools = tuple(tools)
         self._version = version
 
     async def describe(self) -> Description:
         """Reads the tools, which may start a toolset's server for the moment."""
-        if self._agent.model is None or isinstance(self._agent.model, str):
-            model = self._agent.model
-        else:
-            model = f"{self._agent.model.system}:{self._agent.model.model_name}"
         configuration = {
             "loop": "pydantic-ai:1",
-            "model": model,
+            MODEL_KEY: self._name_model(),
             "version": self._version,
             "instructions": _fixed_words(self._agent),
             "output": self._agent.output_json_schema(),
         }
         return Description((*self._tools, *await self._read_tools()), configuration)
+
+    def _name_model(self) -> Any:
+        model: Any = self._agent.model
+        if self._model is not None:
+            return model_builtins(self._model)
+        return model if model is None or isinstance(model, str) else _full_name(model)
 
     async def run(self, turn: ActiveTurn, history: History) -> Answer:
         """One run of the agent, node by node."""
@@ -299,6 +305,10 @@ def _implementation_of(tool: ToolsetTool[Any]) -> str:
         function = toolset.tools[tool.tool_def.name].function
         return f"{function.__module__}.{getattr(function, '__qualname__', 'callable')}"
     return f"{type(toolset).__module__}.{type(toolset).__qualname__}:{toolset.id or ''}"
+
+
+def _full_name(client: Any) -> str:
+    return f"{client.system}:{client.model_name}"
 
 
 def _fixed_words(agent: Agent[Any, Any]) -> list[str]:

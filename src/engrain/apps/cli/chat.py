@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model as Client
 
     from engrain.contracts.ids import SessionId
+    from engrain.contracts.models import Model
     from engrain.contracts.scope import Scope
     from engrain.memory import Memory
 
@@ -35,6 +37,7 @@ def chat(
     *,
     model: AnyText = None,
     resume: AnyText = None,
+    fork: UUID | None = None,
     accept_unknown_effects: Flag = False,
     options: Options = DEFAULTS,
 ) -> None:
@@ -58,6 +61,9 @@ def chat(
         A model of `engrain models list`, or PROVIDER:NAME [default: the only one].
     resume
         The id of a session, or `recent` for the last one of this workspace.
+    fork
+        Go on in a new session from the history of this one, which may have had
+        another model or other tools.
     accept_unknown_effects
         Resume although nobody knows what calls of a killed process did.
     """
@@ -72,22 +78,33 @@ def chat(
         show_words,
         take_turn,
     )
+    from engrain.contracts.errors import InvalidValue
+    from engrain.contracts.ids import SessionId
 
-    client = _client_of(model, options)
+    if resume is not None and fork is not None:
+        raise InvalidValue("fork", "either --resume or --fork")
+    bound = _model_of(model, options)
+    client = _client_of(bound, model)
     given = prompt if prompt is not None or is_terminal(sys.stdin) else sys.stdin.read()
     with open_memory(options) as memory, asyncio.Runner() as runner:
         scope, here = scope_of(options), current_directory()
-        session_id = _session(memory, scope, here, resume, given)
         tools = built_in_tools(here, forbidden=_databases(options))
+        loop = assistant(client, tools, model=bound)
+        if fork is not None:
+            snapshot = runner.run(loop.describe()).snapshot()
+            session_id = memory.sessions.fork(scope, SessionId(fork), snapshot=snapshot).id
+        else:
+            session_id = _session(memory, scope, here, resume, given)
         durable = memory.durable(
-            assistant(client, tools),
+            loop,
             scope,
             session_id,
             workspace=here,
             approve=None if given is not None else ask_person,
         )
         try:
-            runner.run(durable.resume(accept_unknown_effects=accept_unknown_effects))
+            with _held(bound, options):
+                runner.run(durable.resume(accept_unknown_effects=accept_unknown_effects))
             if given is not None:
                 runner.run(take_turn(durable, given, give_line if options.json else show_words))
             else:
@@ -96,8 +113,26 @@ def chat(
             runner.run(durable.close())
 
 
-def _client_of(name: str | None, options: Options) -> Client:
-    from engrain.contracts.errors import InvalidValue, Refused
+def _model_of(name: str | None, options: Options) -> Model | None:
+    """The model of this home that was meant; None for one that pydantic-ai names."""
+    from engrain.contracts.errors import InvalidValue
+    from engrain.memory import open_models
+
+    if name is not None and ":" in name:
+        return None
+    models = open_models(home_of(options))
+    if name is not None:
+        return models.read(name).model
+    known = models.list()
+    if len(known) != 1:
+        raise InvalidValue(
+            "model", "say which: --model NAME of `engrain models list`, or PROVIDER:NAME"
+        )
+    return known[0].model
+
+
+def _client_of(model: Model | None, name: str | None) -> Client:
+    from engrain.contracts.errors import Refused
 
     try:
         import pydantic_ai  # noqa: F401  (asked for here, so that its absence is said in words)
@@ -105,19 +140,18 @@ def _client_of(name: str | None, options: Options) -> Client:
         from engrain.providers.models import client_named, open_client
     except ImportError:
         raise Refused("chat needs the extra agent: pip install 'engrain[agent]'") from None
-    if name is not None and ":" in name:
-        return client_named(name)
-    from engrain.memory import open_models
+    return client_named(name or "") if model is None else open_client(model)
 
-    models = open_models(home_of(options))
-    if name is not None:
-        return open_client(models.read(name).model)
-    known = models.list()
-    if len(known) != 1:
-        raise InvalidValue(
-            "model", "say which: --model NAME of `engrain models list`, or PROVIDER:NAME"
-        )
-    return open_client(known[0].model)
+
+def _held(model: Model | None, options: Options) -> AbstractContextManager[object]:
+    """Nobody removes the model until the session is bound to it."""
+    from engrain.memory import open_models
+    from engrain.system.environment import read_environment
+
+    if model is None:
+        return nullcontext()
+    place = options.db if options.db is not None else read_environment().db
+    return open_models(home_of(options), place=place).bind(model)
 
 
 def _session(
