@@ -23,15 +23,11 @@ from engrain.contracts.imports import FormatReader
 from engrain.contracts.scope import Scope
 from engrain.contracts.text import require_text
 from engrain.contracts.workspace import Workspaces
-from engrain.services.enrichment import Enrichment
-from engrain.services.imports import Imports
-from engrain.services.recall import Recall
 from engrain.services.recovery import Recovery
 from engrain.services.sessions import Sessions, WorkspaceLike
 from engrain.storage.database import Database
 from engrain.storage.engine import open_database
 from engrain.storage.stores.audit import SqlAuditStore
-from engrain.storage.stores.episodes import SqlEpisodeStore
 from engrain.storage.stores.forks import SqlForkStore
 from engrain.storage.stores.journal import SqlJournalStore
 from engrain.storage.stores.leases import SqlLeaseStore
@@ -48,7 +44,10 @@ if TYPE_CHECKING:
 
     from engrain.agent.session import DurableAgentSession
     from engrain.agent.turn import Approve
+    from engrain.services.enrichment import Enrichment
+    from engrain.services.imports import Imports
     from engrain.services.models import Models
+    from engrain.services.recall import Recall
     from engrain.system.home import Home
 
 P = ParamSpec("P")
@@ -111,6 +110,12 @@ class Memory:
         ids: Ids,
         workspaces: Workspaces,
     ) -> None:
+        # Tables of characters and readers of files are a third of the import; opening waits anyway.
+        from engrain.services.enrichment import Enrichment
+        from engrain.services.imports import Imports
+        from engrain.services.recall import Recall
+        from engrain.storage.stores.episodes import SqlEpisodeStore
+
         self.config = config
         self._database = database
         self._pool: ThreadPoolExecutor | None = None
